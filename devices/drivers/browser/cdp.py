@@ -1,0 +1,96 @@
+"""The Chrome DevTools Protocol over a pipe: NUL-terminated JSON both ways, no port for anybody to find.
+
+Protocol: https://chromedevtools.github.io/devtools-protocol/ ; `--remote-debugging-pipe` reads commands from
+file descriptor 3 and writes replies and events to 4.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from guiagent.errors import Fault, FaultError
+
+Json = dict[str, Any]
+Listener = Callable[[Json], None]
+_MAX_MESSAGE = 64 * 1024 * 1024
+
+
+class ProtocolError(Exception):
+    """The browser refused a command; the message is Chrome's own."""
+
+
+class Connection:
+    """One browser's command pipe. Replies resolve futures; events go to listeners of (session, method)."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._next_id = 0
+        self._pending: dict[int, asyncio.Future[Json]] = {}
+        self._listeners: dict[tuple[str | None, str], Listener] = {}
+        self._closed: Fault | None = None
+        self._pump_task = asyncio.create_task(self._pump())
+
+    @property
+    def alive(self) -> bool:
+        return self._closed is None
+
+    def listen(self, session: str | None, method: str, listener: Listener) -> None:
+        self._listeners[session, method] = listener
+
+    def post(self, method: str, params: Json | None = None, session: str | None = None) -> asyncio.Future[Json]:
+        """Send a command now; the future resolves with its result. Raises FaultError if the browser is gone."""
+        if self._closed is not None:
+            raise FaultError(self._closed)
+        self._next_id += 1
+        message: Json = {"id": self._next_id, "method": method, "params": params or {}}
+        if session is not None:
+            message["sessionId"] = session
+        future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._pending[self._next_id] = future
+        self._writer.write(json.dumps(message).encode() + b"\0")
+        return future
+
+    def fail(self, fault: Fault) -> None:
+        """Mark the browser gone: every waiting and every later command ends in `fault`."""
+        if self._closed is not None:
+            return
+        self._closed = fault
+        pending, self._pending = self._pending, {}
+        for future in pending.values():
+            if not future.done():
+                future.set_exception(FaultError(fault))
+                future.exception()  # a command nobody awaits any more is not worth a warning
+
+    async def close(self) -> None:
+        self._pump_task.cancel()
+        self.fail(Fault("device", "closed", "the browser was closed", retryable=True))
+        self._writer.close()
+
+    async def _pump(self) -> None:
+        buffer = bytearray()
+        while chunk := await self._reader.read(1 << 20):
+            searched = len(buffer)
+            buffer += chunk
+            while (end := buffer.find(b"\0", searched)) >= 0:
+                self._dispatch(json.loads(buffer[:end]))
+                del buffer[: end + 1]
+                searched = 0
+            if len(buffer) > _MAX_MESSAGE:
+                self.fail(Fault("device", "protocol", "a browser message exceeds 64 MiB", retryable=True))
+                return
+        self.fail(Fault("device", "crashed", "the browser process ended", retryable=True))
+
+    def _dispatch(self, message: Json) -> None:
+        if "id" in message:
+            future = self._pending.pop(message["id"], None)
+            if future is None or future.done():
+                return
+            if "error" in message:
+                future.set_exception(ProtocolError(message["error"].get("message", "unknown error")))
+                future.exception()
+            else:
+                future.set_result(message.get("result", {}))
+        elif listener := self._listeners.get((message.get("sessionId"), message["method"])):
+            listener(message.get("params", {}))

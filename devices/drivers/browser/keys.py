@@ -1,0 +1,62 @@
+"""W3C key names to the fields of CDP `Input.dispatchKeyEvent`. Pure tables and functions."""
+
+from typing import Any
+
+from guiagent.actions import Button
+
+MODIFIER_BITS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
+BUTTON_BITS: dict[Button, int] = {"left": 1, "right": 2, "middle": 4, "back": 8, "forward": 16}
+
+# key: (code, Windows virtual key code, text it types)
+_NAMED: dict[str, tuple[str, int, str]] = {
+    "Enter": ("Enter", 13, "\r"),
+    "Tab": ("Tab", 9, ""),
+    "Backspace": ("Backspace", 8, ""),
+    "Delete": ("Delete", 46, ""),
+    "Escape": ("Escape", 27, ""),
+    "ArrowLeft": ("ArrowLeft", 37, ""),
+    "ArrowUp": ("ArrowUp", 38, ""),
+    "ArrowRight": ("ArrowRight", 39, ""),
+    "ArrowDown": ("ArrowDown", 40, ""),
+    "Home": ("Home", 36, ""),
+    "End": ("End", 35, ""),
+    "PageUp": ("PageUp", 33, ""),
+    "PageDown": ("PageDown", 34, ""),
+    "Insert": ("Insert", 45, ""),
+    "Alt": ("AltLeft", 18, ""),
+    "Control": ("ControlLeft", 17, ""),
+    "Meta": ("MetaLeft", 91, ""),
+    "Shift": ("ShiftLeft", 16, ""),
+    " ": ("Space", 32, " "),
+    **{f"F{n}": (f"F{n}", 111 + n, "") for n in range(1, 13)},
+}
+
+
+def known(key: str) -> bool:
+    return key in _NAMED or len(key) == 1
+
+
+def key_event(kind: str, key: str, modifiers: int = 0) -> dict[str, Any]:
+    """Parameters of one `Input.dispatchKeyEvent`; `kind` is "keyDown" or "keyUp"."""
+    if key in _NAMED:
+        code, virtual, text = _NAMED[key]
+    else:
+        upper = key.upper()
+        code = f"Key{upper}" if "A" <= upper <= "Z" else f"Digit{key}" if key.isdigit() else ""
+        virtual = ord(upper) if upper.isascii() and upper.isalnum() else 0
+        text = key
+    event: dict[str, Any] = {
+        "type": kind,
+        "key": key,
+        "code": code,
+        "windowsVirtualKeyCode": virtual,
+        "modifiers": modifiers,
+    }
+    typing = kind == "keyDown" and text and not modifiers & ~MODIFIER_BITS["Shift"]
+    if typing:
+        event["text"] = text
+    elif kind == "keyDown":
+        event["type"] = "rawKeyDown"
+    if key == "a" and modifiers == MODIFIER_BITS["Control"] and kind == "keyDown":
+        event["commands"] = ["selectAll"]  # headless Chromium has no platform shortcut table
+    return event

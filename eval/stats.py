@@ -1,0 +1,96 @@
+"""The formulas behind every figure in a result table: pure functions of counts.
+
+Sources: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927);
+R. G. Newcombe, "Interval estimation for the difference between independent proportions: comparison of eleven
+methods", Statistics in Medicine 17 (1998), method 10; Q. McNemar, Psychometrika 12 (1947), with the exact
+conditional test in place of the chi-squared approximation.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import comb, hypot, sqrt
+from statistics import NormalDist, fmean
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proportion:
+    """`successes` of `n` trials. Without trials the rate is unknown: `rate` is NaN and the interval [0, 1]."""
+
+    successes: int
+    n: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.successes <= self.n:
+            raise ValueError(f"{self.successes} successes of {self.n} trials")
+
+    @property
+    def rate(self) -> float:
+        return self.successes / self.n if self.n else float("nan")
+
+    @property
+    def interval(self) -> Interval:
+        return wilson(self.successes, self.n)
+
+
+def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
+    """Wilson's score interval of a binomial proportion, without continuity correction."""
+    if n == 0:
+        return Interval(0.0, 1.0)
+    z = _z(confidence)
+    rate = successes / n
+    centre = rate + z * z / (2 * n)
+    spread = z * sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    low, high = (centre - spread) / scale, (centre + spread) / scale
+    # At the ends the bound equals the rate exactly; rounding must not push it to the other side.
+    return Interval(0.0 if successes == 0 else low, 1.0 if successes == n else high)
+
+
+def newcombe(before: Proportion, after: Proportion, confidence: float = CONFIDENCE) -> Interval:
+    """Interval of `after.rate - before.rate` from the two Wilson intervals ("square and add").
+
+    It treats the samples as independent, which for the same seeds before and after errs on the wide side.
+    """
+    if not before.n or not after.n:
+        return Interval(-1.0, 1.0)
+    b, a = wilson(before.successes, before.n, confidence), wilson(after.successes, after.n, confidence)
+    difference = after.rate - before.rate
+    return Interval(
+        max(-1.0, difference - hypot(after.rate - a.low, b.high - before.rate)),
+        min(1.0, difference + hypot(a.high - after.rate, before.rate - b.low)),
+    )
+
+
+def mcnemar_exact(gained: int, lost: int) -> float:
+    """Two-sided p-value for paired outcomes: `gained` pairs went from failure to success, `lost` the other way.
+
+    Pairs with the same outcome twice say nothing about the difference and do not enter.
+    """
+    n, fewer = gained + lost, min(gained, lost)
+    tail: int = sum(comb(n, k) for k in range(fewer + 1))
+    return min(1.0, 2 * tail / 2**n)
+
+
+def pooled(parts: Iterable[Proportion]) -> Proportion:
+    """All trials as one sample: every episode weighs the same."""
+    items = list(parts)
+    return Proportion(sum(p.successes for p in items), sum(p.n for p in items))
+
+
+def macro_mean(parts: Iterable[Proportion]) -> float:
+    """Mean of the rates: every task weighs the same. NaN without a task that has trials."""
+    rates = [p.rate for p in parts if p.n]
+    return fmean(rates) if rates else float("nan")
+
+
+def _z(confidence: float) -> float:
+    """The two-sided standard normal quantile: 1.96 for 0.95."""
+    return NormalDist().inv_cdf((1 + confidence) / 2)

@@ -1,0 +1,55 @@
+"""Errors, typed by the boundary they crossed, and `Fault`: a failure of the world, kept as data.
+
+A fault is never a score. A task that fails is a task that failed; a device that died is not.
+"""
+
+from typing import Literal
+
+import msgspec
+
+Origin = Literal["device", "task", "policy", "judge", "farm"]
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong outside the agent's reach, where, and whether trying again may help."""
+
+    origin: Origin
+    code: str  # a short stable word: "deadline", "crashed", "disk_full", "fenced", "unreachable", ...
+    message: str  # one line for people
+    retryable: bool = False
+
+
+class GuiAgentError(Exception):
+    """Base of every error this package raises on purpose. `str(error)` is one line with the way out."""
+
+    exit_code = 1
+
+
+class UsageError(GuiAgentError):
+    """The caller asked for something that cannot be: a bad flag, file, config key or action."""
+
+    exit_code = 2
+
+
+class InfrastructureError(GuiAgentError):
+    """The world is not as needed: no browser, a busy port, a full disk, a corrupted checkpoint."""
+
+    exit_code = 3
+
+
+class DialectError(GuiAgentError):
+    """A model's text is not in its action language. Nothing was executed."""
+
+
+class FaultError(GuiAgentError):
+    """Carries a `Fault` through code that must stop; the episode loop turns it back into data."""
+
+    exit_code = 3
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(f"{fault.origin} fault ({fault.code}): {fault.message}")
+        self.fault = fault
+
+
+class LeaseError(FaultError):
+    """The lease is unknown, expired or fenced off by a newer holder."""

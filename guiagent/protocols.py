@@ -1,0 +1,102 @@
+"""The four contracts everything else is written against, and the clock.
+
+Every device verb has a deadline and ends in a value or a `FaultError`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from guiagent.actions import Action
+from guiagent.types import Baseline, Capabilities, Health, Observation, ObserveSpec, PolicyStep, Score
+
+
+@runtime_checkable
+class Device(Protocol):
+    """A screen that takes actions. Implemented by drivers and by the client's leased device alike."""
+
+    async def describe(self) -> Capabilities: ...
+
+    async def reset(self, seed: int, baseline: Baseline, spec: ObserveSpec) -> Observation:
+        """Bring the device to `baseline`, seeded, and show it."""
+        ...
+
+    async def observe(self, spec: ObserveSpec) -> Observation: ...
+
+    async def act(self, actions: Sequence[Action], spec: ObserveSpec) -> Observation:
+        """Execute in order until one fails, settle, and show the result in the same round trip."""
+        ...
+
+    async def health(self) -> Health: ...
+
+    async def close(self) -> None: ...
+
+
+class Turn(Protocol):
+    """One past turn as a policy remembers it."""
+
+    @property
+    def observation(self) -> Observation: ...
+
+    @property
+    def output(self) -> PolicyStep: ...
+
+
+class Policy(Protocol):
+    """History in, actions out. One `Policy` serves many episodes at once and batches them itself."""
+
+    async def act(
+        self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
+    ) -> PolicyStep:
+        """`episode` names the conversation, so that a KV cache can be kept for it between turns."""
+        ...
+
+    def forget(self, episode: str) -> None:
+        """The episode ended: drop whatever was kept for it."""
+        ...
+
+
+class Task(Protocol):
+    """An instruction with a seeded set-up and a check on the device's state."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def max_steps(self) -> int: ...
+
+    @property
+    def probes(self) -> Mapping[str, str]:
+        """Expressions to evaluate with every observation, for `ended` and `check`."""
+        ...
+
+    async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
+        """Reset the device to this task's start; returns the instruction and the first observation."""
+        ...
+
+    def ended(self, observation: Observation) -> bool:
+        """True when the environment itself closed the episode."""
+        ...
+
+    async def check(self, device: Device, observation: Observation, answer: str | None) -> Score:
+        """Score the final state. Never sees the agent's words, apart from an explicit answer."""
+        ...
+
+
+class Taskset(Protocol):
+    """A named, lazily made collection of tasks; `task(name, seed)` is deterministic."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    def task(self, name: str, seed: int) -> Task: ...
+
+
+class Clock(Protocol):
+    """Time as a seam, so that seven days of leases can be tested in minutes."""
+
+    def monotonic(self) -> float: ...
+
+    def time(self) -> float: ...

@@ -1,0 +1,140 @@
+"""The nouns that travel between devices, policies, scorers and the trainer.
+
+Records that are stored or sent (`msgspec.Struct`) are plain data: they hold no handles and no code.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from guiagent.errors import Fault
+
+FrameFormat = Literal["png", "jpeg", "none"]
+
+
+class ObserveSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What an observation should hold.
+
+    `probes` are named JavaScript expressions evaluated in the page at the moment of the frame; their JSON
+    values come back in `Observation.probes`. A lease must grant `exec` for them. `have` is the hash of the
+    frame the caller already holds: an equal frame travels as its hash only.
+    """
+
+    frame: FrameFormat = "jpeg"
+    quality: int = 85
+    tree: bool = False
+    page: bool = False  # url and title
+    probes: dict[str, str] = {}
+    have: str | None = None
+
+
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a device shows. `frame` is empty when `unchanged` says that the caller holds it already."""
+
+    width: int
+    height: int
+    hash: str = ""  # xxh3-128 of the frame bytes, hexadecimal
+    media_type: str = ""
+    frame: bytes = b""
+    unchanged: bool = False
+    url: str | None = None
+    title: str | None = None
+    tree: list[dict[str, Any]] | None = None
+    probes: dict[str, Any] = {}
+    action_error: str | None = None  # why the last action had no effect, as one line
+
+
+class Baseline(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The state a device is reset to.
+
+    `url` is a page (`https:`, `about:blank`, or a site the device host serves itself, such as
+    `miniwob:click-test`); `script` is JavaScript run after it loaded, with `SEED` bound to the seed.
+    """
+
+    url: str = "about:blank"
+    script: str | None = None
+
+
+class Capabilities(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a device is and can do; leases ask for a subset of `features`."""
+
+    kind: str  # "browser", "desktop", "android", "vm", "sim"
+    width: int
+    height: int
+    features: list[str] = []  # "exec", "tree", "page", "snapshot", "shell", ...
+    software: str = ""
+
+
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    ok: bool
+    detail: str = ""
+
+
+class Score(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A value in [0, 1], who gave it, why, and the evidence. `value` None means unknown, never zero."""
+
+    value: float | None
+    source: Literal["check", "judge"] = "check"
+    reason: str = ""
+    evidence: dict[str, Any] = {}
+
+
+class PolicyStep(msgspec.Struct, omit_defaults=True):
+    """What a policy emitted for one turn, exactly as sampled; never re-tokenised afterwards.
+
+    `prompt_ids` are the tokens this turn *added* to the context before sampling (the first turn's include the
+    system prompt and the instruction); `completion_ids` and `logprobs` have the same length.
+    """
+
+    text: str
+    actions: list[dict[str, Any]] = []  # `Action` as JSON; empty when the text could not be parsed
+    error: str | None = None  # the DialectError's line
+    prompt_ids: list[int] = []
+    completion_ids: list[int] = []
+    logprobs: list[float] = []
+    policy_version: int = 0
+
+
+class Step(msgspec.Struct, omit_defaults=True):
+    """One turn of a trajectory: the frame the policy saw, what it emitted, what the device answered."""
+
+    frame: str  # hash of the frame, kept in the store
+    width: int
+    height: int
+    policy: PolicyStep
+    policy_ms: float = 0.0
+    device_ms: float = 0.0
+    action_error: str | None = None
+
+
+StopReason = Literal["task_done", "agent_done", "max_steps", "parse_error", "fault"]
+
+
+class Trajectory(msgspec.Struct, omit_defaults=True):
+    """One episode, exactly as the policy saw and emitted it. Committed once, never changed."""
+
+    id: str
+    task: str
+    seed: int
+    instruction: str
+    steps: list[Step]
+    stop: StopReason
+    score: Score | None = None  # None where a fault left it unknown
+    fault: Fault | None = None
+    final_frame: str = ""  # hash of the frame after the last action
+    device: str = ""
+    lease_token: int = 0
+    group: str = ""  # siblings of one GRPO group share it
+    group_index: int = 0
+    group_size: int = 1
+    started: float = 0.0  # seconds since the epoch
+    seconds: float = 0.0
+
+    @property
+    def valid(self) -> bool:
+        """True where the score says something about the policy; a faulted or unknown one is masked."""
+        return self.fault is None and self.score is not None and self.score.value is not None
+
+    @property
+    def success(self) -> bool:
+        return self.valid and self.score is not None and (self.score.value or 0.0) >= 1.0
