@@ -15,7 +15,7 @@ def proportions(draw: st.DrawFn, least: int = 1) -> Proportion:
     return Proportion(draw(st.integers(0, n)), n)
 
 
-# Newcombe, "Two-sided confidence intervals for the single proportion", Stat. Med. 17 (1998), table I, method 3.
+# Newcombe, "Two-sided confidence intervals for the single proportion", Stat. Med. 17 (1998), method 3.
 @pytest.mark.parametrize(
     ("successes", "n", "low", "high"),
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
@@ -25,7 +25,7 @@ def test_wilson_reproduces_the_published_examples(successes: int, n: int, low: f
     assert (interval.low, interval.high) == pytest.approx((low, high), abs=5e-5)
 
 
-# Newcombe 1998 (differences), table II, method 10, examples (a) to (h).
+# Newcombe, "Interval estimation for the difference", Stat. Med. 17 (1998), method 10, examples (a) to (h).
 @pytest.mark.parametrize(
     ("first", "second", "low", "high"),
     [
@@ -93,11 +93,12 @@ def test_mcnemar_is_a_symmetric_probability(gained: int, lost: int) -> None:
     assert p == mcnemar_exact(lost, gained)
 
 
-@given(st.integers(1, 60), st.integers(0, 60))
-def test_mcnemar_falls_as_the_split_of_the_same_pairs_grows(pairs: int, lost: int) -> None:
-    lost = min(lost, pairs // 2)
-    if lost:
-        assert mcnemar_exact(pairs - lost + 1, lost - 1) < mcnemar_exact(pairs - lost, lost) or lost * 2 == pairs
+@given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2))))
+def test_mcnemar_falls_as_the_same_pairs_split_further(split: tuple[int, int]) -> None:
+    pairs, lost = split
+    ps = [mcnemar_exact(pairs - k, k) for k in range(lost + 1)]
+    assert ps == sorted(ps)
+    assert mcnemar_exact(pairs, 0) == min(1.0, 2 / 2**pairs)
 
 
 @given(st.lists(proportions(least=0), max_size=8))

@@ -84,6 +84,7 @@ class BrowserDevice:
             if not in_place:
                 await self._clear()
                 await self._navigate(sites.resolve(baseline.url))
+            await self._send([("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 0, "y": 0})])
             if baseline.script is not None:
                 await self._evaluate(f"(SEED => {{{baseline.script}\n}})({int(seed)})")
             self._baseline = baseline

@@ -1,0 +1,56 @@
+// What can be clicked on a MiniWoB++ page, and what should be, as centres of elements. Reads the page; never acts.
+(page => {
+  const all = selector => [...document.querySelectorAll(selector)];
+  const query = () => core.getUtterance();
+  const texts = (selector, test) => all(selector).filter(e => test(e.textContent.trim()));
+  const shown = e => { const b = e.getBoundingClientRect(); return b.width > 0 && b.height > 0; };
+  const at = (e, fx, fy) => {
+    const b = e.getBoundingClientRect();
+    return [Math.floor(b.left + b.width * fx), Math.floor(b.top + b.height * fy)];
+  };
+  const centre = e => at(e, 0.5, 0.5);
+  const hits = (e, [x, y]) => { const top = document.elementFromPoint(x, y); return e === top || e.contains(top); };
+  const SPOTS = [0.5, 0.15, 0.85].flatMap(fx => [0.5, 0.15, 0.85].map(fy => [fx, fy]));
+  const touch = e => SPOTS.map(([fx, fy]) => at(e, fx, fy)).find(p => hits(e, p)) || centre(e);
+  const quoted = () => /"(.*)"/.exec(query())[1];
+  const nth = selector => [all(selector)[parseInt(/(\d)(st|nd|rd)/.exec(query())[1]) - 1]];
+  const fields = '#area input, #area textarea, #area button';
+  const SHAPE_OF_TAG = {rect: 'rectangle', circle: 'circle', polygon: 'triangle'};
+  const figure = () => {
+    const mark = document.querySelector('#area_svg').lastElementChild;
+    if (mark.tagName !== 'text') return SHAPE_OF_TAG[mark.tagName];
+    return /\d/.test(mark.textContent) ? 'digit' : 'letter';
+  };
+  const midpoint = () => {
+    const [a, b] = all('.black-circle').map(centre);
+    return [Math.round((a[0] + b[0]) / 2), Math.round((a[1] + b[1]) / 2)];
+  };
+  const thenSubmit = (first, target) => document.querySelector(first) ? all('#subbtn') : target();
+  const pages = {
+    'click-test': () => ['#area button', all('#subbtn')],
+    'click-test-2': () => ['#area button', all('#subbtn')],
+    'click-test-transfer': () => ['#area button', texts('#area button', t => query().includes(t))],
+    'click-button-sequence': () => ['#area button', buttonsPushed.length ? all('#subbtn2') : all('#subbtn')],
+    'click-dialog': () => ['.ui-dialog button', all('.ui-dialog button')],
+    'click-dialog-2': () => ['.ui-dialog button', quoted() === 'x' ? all('.ui-dialog-titlebar button')
+      : texts('.ui-dialog-buttonpane button', t => t === quoted())],
+    'click-button': () => [fields, texts('#area button', t => t === quoted())],
+    'click-color': () => ['#area .color',
+      all('#area .color').filter(e => query() === `Click on the ${e.dataset.color} colored box.`)],
+    'click-collapsible': () => ['#area h3, #subbtn', all('.ui-accordion-content').some(shown) ? all('#subbtn') : all('#area h3')],
+    'click-tab': () => ['#area ul a', texts('#area ul a', t => query().includes(t))],
+    'click-widget': () => [fields, all(fields).filter(e => e.dataset.type === quoted())],
+    'focus-text': () => [fields, all('#area input')],
+    'focus-text-2': () => [fields, nth('#area input')],
+    'identify-shape': () => ['#area-buttons button', all('#area-buttons button').filter(e => e.dataset.type === figure())],
+    'grid-coordinate': () => ['circle.plot-point', all('circle.plot-point').filter(e => query().includes(e.id))],
+    'circle-center': () => ['.black-circle, #subbtn', thenSubmit('#blue-circle', () => all('.black-circle'))],
+    'find-midpoint': () => ['.black-circle, #subbtn', thenSubmit('#blue-circle', () => [midpoint()])],
+  };
+  if (WOB_DONE_GLOBAL || !(page in pages)) return {candidates: [], goal: []};
+  const [selector, goal] = pages[page]();
+  const point = e => Array.isArray(e) ? e : touch(e);
+  const inside = ([x, y]) => x >= 0 && y >= 50 && x < innerWidth && y < innerHeight;
+  const candidates = all(selector).filter(shown).map(touch).filter(inside);
+  return {candidates, goal: goal.filter(e => Array.isArray(e) || shown(e)).map(point).filter(inside)};
+})

@@ -1,0 +1,113 @@
+"""MiniWoB++: small seeded web tasks whose pages check themselves.
+
+The pages come from the package `miniwob` (Farama Foundation); nothing of them is kept here. An episode is
+`Math.seedrandom(seed)` and `core.startEpisodeReal()`; the page then holds the outcome in `WOB_*` globals. Success is
+a raw reward above zero, as BrowserGym counts it. The page's own time limit is lifted: how fast the machine is must not
+decide a score. Animations are off, so that a click's effect is on the next frame, and the page's own reward display is
+hidden: it would make a small window scroll.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from guiagent.errors import Fault, FaultError, UsageError
+from guiagent.protocols import Device
+from guiagent.types import Baseline, Observation, ObserveSpec, Score
+
+# Pages the demo learns from, with the clicks their shortest solution takes.
+_CLICKS = {
+    "click-test-2": 1,
+    "click-dialog-2": 1,
+    "click-color": 1,
+    "click-tab": 1,
+    "click-widget": 1,
+    "focus-text-2": 1,
+    "identify-shape": 1,
+    "grid-coordinate": 1,
+    "click-collapsible": 2,
+    "circle-center": 2,
+}
+# Pages no policy of ours is ever trained on, by demonstrations or by reward.
+_UNSEEN_CLICKS = {
+    "click-test": 1,
+    "click-dialog": 1,
+    "click-test-transfer": 1,
+    "focus-text": 1,
+    "click-button-sequence": 2,
+    "find-midpoint": 2,
+}
+TRAIN_TASKS: tuple[str, ...] = tuple(_CLICKS)
+UNSEEN_TASKS: tuple[str, ...] = tuple(_UNSEEN_CLICKS)
+
+WIDTH, HEIGHT = 160, 224  # the task area is 160x210; 224 makes both sides whole patches of 32 pixels
+
+_SETUP = """
+core.EPISODE_MAX_TIME = 1e9;
+if (window.jQuery) jQuery.fx.off = true;
+core.endEpisode(0);
+document.getElementById('reward-display').style.display = 'none';
+Math.seedrandom(SEED);
+core.startEpisodeReal();
+if (document.activeElement) document.activeElement.blur();
+scrollTo(0, 0);
+"""
+_STATE = "[WOB_TASK_READY, WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, WOB_REWARD_REASON]"
+_UTTERANCE = "(u => typeof u === 'string' ? u : u.utterance)(core.getUtterance())"
+_SCRIPT = files(__package__).joinpath("miniwob.js").read_text()
+_READY_POLLS = 200
+
+
+@dataclass(frozen=True)
+class MiniWobTask:
+    """One page with one seed. `probes` ask the page for its own verdict with every observation."""
+
+    id: str
+    seed: int
+    max_steps: int
+    probes: Mapping[str, str] = field(default_factory=lambda: {"state": _STATE})
+
+    async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
+        baseline = Baseline(url=f"miniwob:{self.id}", script=_SETUP)
+        asked = {**spec.probes, **self.probes, "utterance": _UTTERANCE}
+        first = ObserveSpec(frame=spec.frame, quality=spec.quality, tree=spec.tree, page=spec.page, probes=asked)
+        observation = await device.reset(self.seed, baseline, first)
+        for _ in range(_READY_POLLS):
+            if observation.probes["state"][0]:
+                return str(observation.probes["utterance"]), observation
+            observation = await device.observe(first)
+        raise FaultError(Fault("task", "not_ready", f"the page of {self.id} never became ready", retryable=True))
+
+    def ended(self, observation: Observation) -> bool:
+        return bool(observation.probes["state"][1])
+
+    async def check(self, device: Device, observation: Observation, answer: str | None) -> Score:
+        """1 when the page's raw reward is above zero. The page decides; no answer is expected."""
+        _, done, raw, reason = observation.probes["state"]
+        success = bool(done) and float(raw) > 0
+        return Score(float(success), "check", str(reason or ""), {"done": bool(done), "raw_reward": float(raw)})
+
+
+@dataclass(frozen=True)
+class MiniWob:
+    """The taskset. With `oracle`, observations carry the probe "oracle" (the actions that solve the page next) and
+    "candidates" (every click a newcomer might try), both as JSON actions."""
+
+    oracle: bool = False
+
+    @property
+    def names(self) -> Sequence[str]:
+        return (*TRAIN_TASKS, *UNSEEN_TASKS)
+
+    def task(self, name: str, seed: int) -> MiniWobTask:
+        """The task `name` with `seed`; at most twice the clicks of its shortest solution are allowed."""
+        clicks = {**_CLICKS, **_UNSEEN_CLICKS}.get(name)
+        if clicks is None:
+            raise UsageError(f"no MiniWoB task {name!r}; known: {', '.join(self.names)}")
+        probes = {"state": _STATE}
+        if self.oracle:
+            call = f"({_SCRIPT})('{name}')"
+            as_actions = "points.map(([x, y]) => ({type: 'click', x, y}))"
+            probes["oracle"] = f"(points => {as_actions})({call}.goal)"
+            probes["candidates"] = f"(points => {as_actions})({call}.candidates)"
+        return MiniWobTask(name, seed, 2 * clicks, probes)
