@@ -6,9 +6,9 @@ methods", Statistics in Medicine 17 (1998), method 10; Q. McNemar, Psychometrika
 conditional test in place of the chi-squared approximation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import comb, hypot, sqrt
+from math import comb, exp, hypot, sqrt
 from statistics import NormalDist, fmean
 
 CONFIDENCE = 0.95
@@ -22,7 +22,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Proportion:
-    """`successes` of `n` trials. Without trials the rate is unknown: `rate` is NaN and the interval [0, 1]."""
+    """`successes` of `n` trials. Without trials nothing is known: the rate is NaN, the interval [0, 1]."""
 
     successes: int
     n: int
@@ -40,8 +40,11 @@ class Proportion:
         return wilson(self.successes, self.n)
 
 
-def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
-    """Wilson's score interval of a binomial proportion, without continuity correction."""
+def wilson(successes: float, n: float, confidence: float = CONFIDENCE) -> Interval:
+    """Wilson's score interval of a binomial proportion, without continuity correction.
+
+    Counts may be fractions, as the effective counts of a weighted sample are.
+    """
     if n == 0:
         return Interval(0.0, 1.0)
     z = _z(confidence)
@@ -70,13 +73,13 @@ def newcombe(before: Proportion, after: Proportion, confidence: float = CONFIDEN
 
 
 def mcnemar_exact(gained: int, lost: int) -> float:
-    """Two-sided p-value for paired outcomes: `gained` pairs went from failure to success, `lost` the other way.
+    """Two-sided p-value for paired outcomes: `gained` pairs went from failure to success, `lost` went back.
 
     Pairs with the same outcome twice say nothing about the difference and do not enter.
     """
     n, fewer = gained + lost, min(gained, lost)
-    tail: int = sum(comb(n, k) for k in range(fewer + 1))
-    return min(1.0, 2 * tail / 2**n)
+    tail = sum(comb(n, k) for k in range(fewer + 1))
+    return min(1.0, 2 * tail / (1 << n))
 
 
 def pooled(parts: Iterable[Proportion]) -> Proportion:
@@ -89,6 +92,24 @@ def macro_mean(parts: Iterable[Proportion]) -> float:
     """Mean of the rates: every task weighs the same. NaN without a task that has trials."""
     rates = [p.rate for p in parts if p.n]
     return fmean(rates) if rates else float("nan")
+
+
+def local_rate(
+    samples: Sequence[tuple[float, Proportion]], at: float, bandwidth: float
+) -> tuple[float, Interval]:
+    """Success rate around `at`, with its interval: a Gaussian-weighted mean of `(position, outcomes)`.
+
+    The kernel estimate of E. A. Nadaraya and G. S. Watson (1964); the interval is Wilson's at the effective
+    count (sum w)^2 / (sum w^2) of L. Kish (1965). NaN and [0, 1] where no weight falls.
+    """
+    weights = [exp(-0.5 * ((position - at) / bandwidth) ** 2) for position, _ in samples]
+    mass = sum(w * p.n for w, (_, p) in zip(weights, samples, strict=True))
+    if mass == 0:
+        return float("nan"), Interval(0.0, 1.0)
+    hits = sum(w * p.successes for w, (_, p) in zip(weights, samples, strict=True))
+    count = mass * mass / sum(w * w * p.n for w, (_, p) in zip(weights, samples, strict=True))
+    rate = min(1.0, hits / mass)
+    return rate, wilson(rate * count, count)
 
 
 def _z(confidence: float) -> float:

@@ -27,7 +27,7 @@ def messages(
     """The conversation up to the reply to `observation`, which is to be sampled next.
 
     The first user turn is the prompt and the first screenshot, every later one a screenshot; the assistant's
-    turns are its texts as sampled. With more than `max_images` screenshots the oldest are left out while every
+    turns are its texts as sampled. With more than `max_images` screenshots the oldest are left out and every
     text stays, which is how UI-TARS is run (with five). None keeps them all, and so leaves every prompt a
     prefix of the next one, for which a KV cache can be kept.
 

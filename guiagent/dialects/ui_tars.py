@@ -125,9 +125,8 @@ _ACTION_LINE = re.compile(r"^[ \t]*Action:", re.MULTILINE)
 _NEXT_CALL = re.compile(rf"(?<=\))[ \t\r]*\n\s*(?=(?:{'|'.join(_PARAMETERS)})\()")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _POINT_TAGS = re.compile(r"<\|box_start\|>|<\|box_end\|>|</?point>|</?bbox>")
-_NUMBERS = re.compile(
-    r"[(\[]?\s*(-?\d{1,6}(?:\.\d{0,9})?(?:(?:\s*,\s*|\s+)-?\d{1,6}(?:\.\d{0,9})?){1,3})\s*[)\]]?"
-)
+_NUMBER = r"-?\d{1,6}(?:\.\d{0,9})?"
+_NUMBERS = re.compile(rf"[(\[]?\s*({_NUMBER}(?:(?:\s*,\s*|\s+){_NUMBER}){{1,3}})\s*[)\]]?", re.ASCII)
 _QUOTING = str.maketrans(
     {
         **{chr(c): f"\\x{c:02x}" for c in range(32)},
@@ -184,8 +183,8 @@ class UiTars:
         return actions
 
     def render(self, actions: Sequence[Action], size: Size) -> str:
-        """The reply that says `actions`. How far to scroll and how long to wait or press is lost: the language
-        has no words for it.
+        """The reply that says `actions`. How far to scroll, and how long to wait or press, is lost: the
+        language has no words for it.
 
         Raises:
             DialectError: there is no action, or one that has no word in this language.

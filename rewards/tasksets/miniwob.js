@@ -34,6 +34,7 @@
     'click-dialog': () => ['.ui-dialog button', all('.ui-dialog button')],
     'click-dialog-2': () => ['.ui-dialog button', quoted() === 'x' ? all('.ui-dialog-titlebar button')
       : texts('.ui-dialog-buttonpane button', t => t === quoted())],
+    'count-sides': () => ['#form button', []],
     'click-button': () => [fields, texts('#area button', t => t === quoted())],
     'click-color': () => ['#area .color',
       all('#area .color').filter(e => query() === `Click on the ${e.dataset.color} colored box.`)],
@@ -47,10 +48,14 @@
     'circle-center': () => ['.black-circle, #subbtn', thenSubmit('#blue-circle', () => all('.black-circle'))],
     'find-midpoint': () => ['.black-circle, #subbtn', thenSubmit('#blue-circle', () => [midpoint()])],
   };
-  if (WOB_DONE_GLOBAL || !(page in pages)) return {candidates: [], goal: []};
+  const ORDINALS = ['1st', '2nd', '3rd', '4th', '5th'];
+  const label = e => e.dataset.color || e.dataset.type || e.dataset.sides || (e.tagName === 'circle' ? e.id || 'circle'
+    : e.tagName === 'H3' ? 'section' : e.matches('.ui-dialog-titlebar button') ? 'x'
+    : e.tagName === 'INPUT' ? ORDINALS[all('#area input').indexOf(e)] + ' input' : e.textContent.trim());
+  if (WOB_DONE_GLOBAL || !(page in pages)) return {candidates: [], labels: [], goal: []};
   const [selector, goal] = pages[page]();
   const point = e => Array.isArray(e) ? e : touch(e);
   const inside = ([x, y]) => x >= 0 && y >= 50 && x < innerWidth && y < innerHeight;
-  const candidates = all(selector).filter(shown).map(touch).filter(inside);
-  return {candidates, goal: goal.filter(e => Array.isArray(e) || shown(e)).map(point).filter(inside)};
+  const elements = all(selector).filter(e => shown(e) && inside(touch(e)));
+  return {candidates: elements.map(touch), labels: elements.map(label), goal: goal.filter(e => Array.isArray(e) || shown(e)).map(point).filter(inside)};
 })

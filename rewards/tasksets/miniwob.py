@@ -37,8 +37,11 @@ _UNSEEN_CLICKS = {
     "click-button-sequence": 2,
     "find-midpoint": 2,
 }
+# Pages that lend their elements to grounding demonstrations ("point at this"), never their own task.
+_GROUNDING_CLICKS = {"click-button": 1, "count-sides": 1}
 TRAIN_TASKS: tuple[str, ...] = tuple(_CLICKS)
 UNSEEN_TASKS: tuple[str, ...] = tuple(_UNSEEN_CLICKS)
+GROUNDING_TASKS: tuple[str, ...] = tuple(_GROUNDING_CLICKS)
 
 WIDTH, HEIGHT = 160, 224  # the task area is 160x210; 224 makes both sides whole patches of 32 pixels
 
@@ -91,17 +94,17 @@ class MiniWobTask:
 @dataclass(frozen=True)
 class MiniWob:
     """The taskset. With `oracle`, observations carry the probe "oracle" (the actions that solve the page next) and
-    "candidates" (every click a newcomer might try), both as JSON actions."""
+    "candidates" (every click a newcomer might try), both as JSON actions, and "labels", the candidates' names."""
 
     oracle: bool = False
 
     @property
     def names(self) -> Sequence[str]:
-        return (*TRAIN_TASKS, *UNSEEN_TASKS)
+        return (*TRAIN_TASKS, *UNSEEN_TASKS, *GROUNDING_TASKS)
 
     def task(self, name: str, seed: int) -> MiniWobTask:
         """The task `name` with `seed`; at most twice the clicks of its shortest solution are allowed."""
-        clicks = {**_CLICKS, **_UNSEEN_CLICKS}.get(name)
+        clicks = {**_CLICKS, **_UNSEEN_CLICKS, **_GROUNDING_CLICKS}.get(name)
         if clicks is None:
             raise UsageError(f"no MiniWoB task {name!r}; known: {', '.join(self.names)}")
         probes = {"state": _STATE}
@@ -110,4 +113,5 @@ class MiniWob:
             as_actions = "points.map(([x, y]) => ({type: 'click', x, y}))"
             probes["oracle"] = f"(points => {as_actions})({call}.goal)"
             probes["candidates"] = f"(points => {as_actions})({call}.candidates)"
+            probes["labels"] = f"{call}.labels"
         return MiniWobTask(name, seed, 2 * clicks, probes)

@@ -39,7 +39,9 @@ class Connection:
     def listen(self, session: str | None, method: str, listener: Listener) -> None:
         self._listeners[session, method] = listener
 
-    def post(self, method: str, params: Json | None = None, session: str | None = None) -> asyncio.Future[Json]:
+    def post(
+        self, method: str, params: Json | None = None, session: str | None = None
+    ) -> asyncio.Future[Json]:
         """Send a command now; the future resolves with its result. Raises FaultError if the browser is gone."""
         if self._closed is not None:
             raise FaultError(self._closed)

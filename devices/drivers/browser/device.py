@@ -41,7 +41,9 @@ _PAGE = "({url: location.href, title: document.title})"
 class BrowserDevice:
     """Implements `guiagent.protocols.Device`. Verbs must not overlap: one holder, one verb at a time."""
 
-    def __init__(self, process: Process, connection: Connection, width: int, height: int, *, begin_frame: bool):
+    def __init__(
+        self, process: Process, connection: Connection, width: int, height: int, *, begin_frame: bool
+    ):
         self.pid = process.pid
         self._process = process
         self._connection = connection
@@ -54,14 +56,18 @@ class BrowserDevice:
         self._baseline: Baseline | None = None
         self._loaded = asyncio.Event()
         self._note: str | None = None  # what happened to the last action, for Observation.action_error
-        self._frames: dict[tuple[str, int], bytes] = {}  # last picture per encoding, while nothing was drawn since
+        self._frames: dict[
+            tuple[str, int], bytes
+        ] = {}  # last picture per encoding, while nothing was drawn since
 
     @classmethod
     async def start(cls, executable: Executable, width: int, height: int) -> "BrowserDevice":
         begin_frame = executable.headless_shell and width * height <= _BEGIN_FRAME_MAX_PIXELS
         flags = BEGIN_FRAME_FLAGS if begin_frame else UNTHROTTLED_FLAGS
         process = await Process.start(executable, width, height, flags)
-        device = cls(process, Connection(process.reader, process.writer), width, height, begin_frame=begin_frame)
+        device = cls(
+            process, Connection(process.reader, process.writer), width, height, begin_frame=begin_frame
+        )
         try:
             async with _deadline("start", _START_DEADLINE_S):
                 await device._open_page()
@@ -163,7 +169,9 @@ class BrowserDevice:
         self._connection.fail(Fault("device", "crashed", "the page's process crashed", retryable=True))
 
     def _dismiss_dialog(self, event: Json) -> None:
-        self._note = f"the page showed a {event.get('type', 'dialog')}: {str(event.get('message', ''))[:200]!r}"
+        self._note = (
+            f"the page showed a {event.get('type', 'dialog')}: {str(event.get('message', ''))[:200]!r}"
+        )
         self._post("Page.handleJavaScriptDialog", {"accept": event.get("type") == "beforeunload"})
 
     async def _clear(self) -> None:
@@ -176,7 +184,9 @@ class BrowserDevice:
         self._loaded.clear()
         reply = await self._ticking(self._post("Page.navigate", {"url": url}))
         if failure := reply.get("errorText"):
-            raise FaultError(Fault("task", "unreachable", f"cannot open {url[:120]}: {failure}", retryable=True))
+            raise FaultError(
+                Fault("task", "unreachable", f"cannot open {url[:120]}: {failure}", retryable=True)
+            )
         if "loaderId" in reply:  # absent when only the fragment changed
             await self._ticking(self._loaded.wait())
 
@@ -284,7 +294,10 @@ class BrowserDevice:
                 await self._pause(action.ms)
             case LongPress():
                 press, release = (
-                    ("Input.dispatchMouseEvent", {"type": kind, "x": action.x, "y": action.y, "button": "left"})
+                    (
+                        "Input.dispatchMouseEvent",
+                        {"type": kind, "x": action.x, "y": action.y, "button": "left"},
+                    )
                     for kind in ("mousePressed", "mouseReleased")
                 )
                 await self._send([press])
@@ -324,7 +337,9 @@ class BrowserDevice:
 def _value(reply: Json) -> Any:
     if failure := reply.get("exceptionDetails"):
         text = failure.get("exception", {}).get("description") or failure.get("text", "unknown error")
-        raise FaultError(Fault("task", "script_error", f"a script failed in the page: {text.splitlines()[0][:200]}"))
+        raise FaultError(
+            Fault("task", "script_error", f"a script failed in the page: {text.splitlines()[0][:200]}")
+        )
     return reply.get("result", {}).get("value")
 
 

@@ -83,7 +83,9 @@ def _drag(action: Drag) -> list[Command]:
 
 def _key(kind: str, key: str, bits: int = 0) -> Command:
     if not known(key):
-        raise UnsupportedAction(f"no key named {key!r}; W3C names such as 'Enter', 'ArrowLeft' or 'a' are known")
+        raise UnsupportedAction(
+            f"no key named {key!r}; W3C names such as 'Enter', 'ArrowLeft' or 'a' are known"
+        )
     return "Input.dispatchKeyEvent", key_event(kind, key, bits)
 
 

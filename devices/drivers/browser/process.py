@@ -97,7 +97,9 @@ class Process:
         self._profile = profile
 
     @classmethod
-    async def start(cls, executable: Executable, width: int, height: int, flags: tuple[str, ...]) -> "Process":
+    async def start(
+        cls, executable: Executable, width: int, height: int, flags: tuple[str, ...]
+    ) -> "Process":
         profile = Path(tempfile.mkdtemp(prefix=f"{_PROFILE_PREFIX}{os.getpid()}-{_start_time(os.getpid())}-"))
         arguments = [*_FLAGS, *flags, f"--window-size={width},{height}", f"--user-data-dir={profile}"]
         if os.geteuid() == 0:

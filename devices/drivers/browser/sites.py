@@ -19,11 +19,15 @@ def resolve(url: str) -> str:
         return url
     scheme, _, page = url.partition(":")
     if scheme != "miniwob" or not _PAGE.fullmatch(page):
-        message = f"refused to open {url[:80]!r}: only http, https, about:blank, data:text/html and miniwob:PAGE"
+        message = (
+            f"refused to open {url[:80]!r}: only http, https, about:blank, data:text/html and miniwob:PAGE"
+        )
         raise FaultError(Fault("task", "refused_url", message))
     spec = importlib.util.find_spec("miniwob")
     if spec is None or spec.origin is None:
-        raise FaultError(Fault("task", "missing_site", "the package `miniwob` is not installed: pip install miniwob"))
+        raise FaultError(
+            Fault("task", "missing_site", "the package `miniwob` is not installed: pip install miniwob")
+        )
     path = Path(spec.origin).parent / "html" / "miniwob" / f"{page}.html"
     if not path.is_file():
         raise FaultError(Fault("task", "missing_page", f"the package `miniwob` has no page {page!r}"))

@@ -1,0 +1,244 @@
+"""Runs the devices of this machine, and is the last to check who may act.
+
+The pool only issues tokens. Here, next to the device, the highest token seen is kept per device and a lower one is
+refused, so that a request that was delayed on its way cannot act on a device that has since gone to somebody else.
+Repeated requests (same idempotency key) get the recorded answer and do not act again.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from devices.config import DeviceConfig
+from devices.drivers import Driver
+from devices.pool import Lease
+from guiagent.actions import Action, Shell
+from guiagent.errors import Fault, FaultError, LeaseError, Origin, UsageError
+from guiagent.protocols import Clock, Device
+from guiagent.types import Baseline, Capabilities, Observation, ObserveSpec
+
+_START_DEADLINE_S = 60.0
+_RECYCLE_DEADLINE_S = 15.0
+_CLOSE_DEADLINE_S = 10.0
+_HEALTH_DEADLINE_S = 5.0
+_KEYS_KEPT = 64
+_FPS_WINDOW_S = 2.0
+_BLANK = Baseline()
+_SHOWN = ObserveSpec(frame="jpeg", quality=70)
+
+
+class NotGranted(UsageError):
+    """The lease does not carry the grant this verb needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The last picture a device gave; `number` rises with each new one."""
+
+    data: bytes = b""
+    media_type: str = ""
+    hash: str = ""
+    number: int = 0
+
+
+@dataclass(slots=True)
+class Seat:
+    """What is known of one device slot here, over the devices that fill it one after another."""
+
+    fence: int = 0
+    driver: Device | None = None
+    up: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    stale: bool = False  # started anew under a live lease: what the holder had on it is gone until a reset
+    answers: dict[str, Observation] = field(default_factory=dict)  # by idempotency key, oldest first
+    frame: Frame = field(default_factory=Frame)
+    steps: int = 0
+    faults: int = 0
+    step_times: deque[float] = field(default_factory=lambda: deque(maxlen=512))
+
+    def fps(self, now: float) -> float:
+        """Steps per second over the last two seconds."""
+        return sum(at > now - _FPS_WINDOW_S for at in self.step_times) / _FPS_WINDOW_S
+
+
+def require_grants(
+    grants: frozenset[str], spec: ObserveSpec, baseline: Baseline = _BLANK, actions: Sequence[Action] = ()
+) -> None:
+    """Raise NotGranted where a verb would run code the lease does not allow."""
+    if (spec.probes or baseline.script is not None) and "exec" not in grants:
+        raise NotGranted('probes and baseline scripts run code in the page: lease with grants=["exec"]')
+    if "shell" not in grants and any(isinstance(action, Shell) for action in actions):
+        raise NotGranted('a shell action runs a command on the device: lease with grants=["shell"]')
+
+
+class DeviceHost:
+    """Drives the devices of the given slots. Every verb ends within its deadline, in a value or a FaultError."""
+
+    def __init__(
+        self, slots: Mapping[str, DeviceConfig], drivers: Mapping[str, Driver], clock: Clock = time
+    ) -> None:
+        for device in slots.values():
+            if device.kind not in drivers:
+                known = ", ".join(sorted(drivers))
+                raise UsageError(f"there is no driver for {device.kind!r} devices; this host runs: {known}")
+        self._slots = slots
+        self._drivers = drivers
+        self._clock = clock
+        self.seats = {slot: Seat() for slot in slots}
+
+    def sweep(self) -> int:
+        """End devices that dead owners left behind; returns how many."""
+        return sum(self._drivers[kind].sweep() for kind in {device.kind for device in self._slots.values()})
+
+    # -- what the reconciler asks for -------------------------------------------------------------------------
+
+    async def start(self, device: str, *, held: bool) -> Capabilities:
+        """Start a device in this slot, in place of any before it. `held`: a lease on it lives on."""
+        await self.stop(device)
+        seat, config = self.seats[device], self._slots[device]
+        async with _deadline("start", _START_DEADLINE_S):
+            driver = await self._drivers[config.kind].start(config.width, config.height)
+            seat.driver = driver
+            seat.turn = asyncio.Lock()  # a verb that hangs on the former device keeps the former lock
+            seat.stale = held
+            self._saw(seat, await driver.observe(_SHOWN))
+            capabilities = await driver.describe()
+        seat.up.set()
+        return capabilities
+
+    async def close(self) -> None:
+        """Stop every device."""
+        await asyncio.gather(*(self.stop(device) for device in self.seats))
+
+    async def stop(self, device: str) -> None:
+        seat = self.seats[device]
+        seat.up.clear()
+        driver, seat.driver = seat.driver, None
+        if driver is not None:
+            with contextlib.suppress(FaultError):  # it is being thrown away, and its process group with it
+                async with _deadline("close", _CLOSE_DEADLINE_S):
+                    await driver.close()
+
+    async def recycle(self, device: str) -> None:
+        """Wipe the device for its next holder; FaultError where it cannot be wiped or somebody is stuck on it."""
+        seat = self.seats[device]
+        async with _deadline("recycle", _RECYCLE_DEADLINE_S), seat.turn:
+            self._saw(seat, await _running(seat).reset(0, _BLANK, _SHOWN))
+
+    async def check(self, device: str) -> None:
+        """Raise FaultError where the device is no longer well."""
+        seat = self.seats[device]
+        async with _deadline("health", _HEALTH_DEADLINE_S), seat.turn:
+            health = await _running(seat).health()
+        if not health.ok:
+            raise FaultError(Fault("device", "unhealthy", health.detail, retryable=True))
+
+    def fence(self, device: str, token: int) -> None:
+        """From now on refuse every token below this one, also of requests that already wait for their turn."""
+        seat = self.seats[device]
+        if token > seat.fence:
+            seat.fence = token
+            seat.answers.clear()
+
+    # -- verbs of the holder ----------------------------------------------------------------------------------
+
+    async def reset(
+        self, lease: Lease, key: str, seed: int, baseline: Baseline, spec: ObserveSpec, deadline_s: float
+    ) -> Observation:
+        require_grants(lease.grants, spec, baseline)
+
+        async def act(seat: Seat, driver: Device) -> Observation:
+            observation = await driver.reset(seed, baseline, spec)
+            seat.stale = False
+            return observation
+
+        return await self._perform(lease, "reset", key, deadline_s, act)
+
+    async def step(
+        self, lease: Lease, key: str, actions: Sequence[Action], spec: ObserveSpec, deadline_s: float
+    ) -> Observation:
+        require_grants(lease.grants, spec, actions=actions)
+
+        async def act(seat: Seat, driver: Device) -> Observation:
+            _require_same_device(seat)
+            observation = await driver.act(actions, spec)
+            seat.steps += 1
+            seat.step_times.append(self._clock.monotonic())
+            return observation
+
+        return await self._perform(lease, "step", key, deadline_s, act)
+
+    async def observe(self, lease: Lease, spec: ObserveSpec, deadline_s: float) -> Observation:
+        require_grants(lease.grants, spec)
+
+        async def act(seat: Seat, driver: Device) -> Observation:
+            _require_same_device(seat)
+            return await driver.observe(spec)
+
+        return await self._perform(lease, "observe", None, deadline_s, act)
+
+    async def _perform(
+        self,
+        lease: Lease,
+        verb: str,
+        key: str | None,
+        deadline_s: float,
+        act: Callable[[Seat, Device], Awaitable[Observation]],
+    ) -> Observation:
+        seat = self.seats[lease.device]
+        if not seat.up.is_set():  # it is coming back after a restart of the farm
+            async with _deadline("start", deadline_s, origin="farm"):
+                await seat.up.wait()
+        async with _deadline(verb, deadline_s), seat.turn:
+            self._admit(seat, lease)
+            if key is not None and key in seat.answers:
+                return seat.answers[key]
+            observation = await act(seat, _running(seat))
+            self._admit(seat, lease)  # the lease may have ended meanwhile: then this is no longer the caller's
+            if key is not None:
+                seat.answers[key] = observation
+                if len(seat.answers) > _KEYS_KEPT:
+                    del seat.answers[next(iter(seat.answers))]
+            self._saw(seat, observation)
+            return observation
+
+    def _admit(self, seat: Seat, lease: Lease) -> None:
+        self.fence(lease.device, lease.token)
+        if lease.token < seat.fence:
+            raise LeaseError(fenced(lease.device, lease.token))
+
+    def _saw(self, seat: Seat, observation: Observation) -> None:
+        if observation.frame:
+            seat.frame = Frame(
+                observation.frame, observation.media_type, observation.hash, seat.frame.number + 1
+            )
+
+
+def fenced(device: str, token: int) -> Fault:
+    message = f"token {token} on {device} is no longer current: the device went to somebody else"
+    return Fault("farm", "fenced", message)
+
+
+def _running(seat: Seat) -> Device:
+    if seat.driver is None:
+        raise FaultError(Fault("farm", "stopped", "this device was stopped; take a new lease", retryable=True))
+    return seat.driver
+
+
+def _require_same_device(seat: Seat) -> None:
+    if seat.stale:
+        message = "the farm was restarted and this device with it: reset it before going on"
+        raise FaultError(Fault("farm", "restarted", message, retryable=True))
+
+
+@contextlib.asynccontextmanager
+async def _deadline(verb: str, seconds: float, origin: Origin = "device") -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        message = f"{verb} took longer than {seconds:g} s"
+        raise FaultError(Fault(origin, "deadline", message, retryable=True)) from None

@@ -1,0 +1,249 @@
+"""The report of a run: one HTML file that needs nothing else, runs no script, and can be sent to anyone.
+
+Its policy (CSP) allows the page's own style by hash and `data:` pictures, and nothing more; every text goes
+through `viewer.shown`, which escapes it.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
+from math import isnan
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import msgspec
+
+from eval.curve import CurvePoint, clock, learning_curve, small_curve
+from eval.results import Comparison, TaskResult, summary_json, write_file, write_json
+from eval.stats import Proportion, mcnemar_exact, newcombe
+from eval.table import TRAINED, UNSEEN, fault_notes, percent, span
+from eval.viewer import Frames, cards, shown
+from guiagent.types import Trajectory
+
+_CURVE_SIZES = {"wide-only": (1016, 330), "narrow": (380, 270)}
+_TEMPLATES = files("eval") / "templates"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """The facts of a run that no suite result knows."""
+
+    title: str
+    commit: str
+    wall_seconds: float
+    episodes: int  # all of the run's, training and evaluation
+    env_steps: int
+    peak_memory_mb: float
+    config: Mapping[str, Any]  # as resolved; shown as JSON
+
+
+def write_report(
+    path: Path,
+    run: RunSummary,
+    comparison: Comparison,
+    curve: Sequence[CurvePoint],
+    episodes: Sequence[tuple[str, Trajectory]],
+    frames: Frames,
+) -> None:
+    """Write the HTML report. `episodes` are shown in order under their labels; neighbours of the same task
+    and seed share a card. Without `curve` (a plain evaluation) that section is left out.
+
+    Raises:
+        InfrastructureError: the file cannot be written.
+    """
+    style = (_TEMPLATES / "report.css").read_text()
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    suite = comparison.after.suite
+    page = Template((_TEMPLATES / "report.html").read_text()).substitute(
+        style_hash=f"sha256-{digest}",
+        style=style,
+        title=shown(run.title),
+        suite=shown(suite.name),
+        headline=_headline(comparison),
+        facts=_facts(run),
+        curve=_curves(curve, comparison) if curve else "",
+        table=_table(comparison),
+        episodes=cards(episodes, frames),
+        config=shown(msgspec.json.format(msgspec.json.encode(run.config), indent=2).decode()),
+        commit=shown(run.commit),
+        digest=suite.digest,
+    )
+    write_file(path, page.encode())
+
+
+def write_summary(path: Path, run: RunSummary, comparison: Comparison) -> None:
+    """Write the same figures as JSON, for programs.
+
+    Raises:
+        InfrastructureError: the file cannot be written.
+    """
+    facts = {
+        "title": run.title,
+        "commit": run.commit,
+        "wall_seconds": run.wall_seconds,
+        "episodes": run.episodes,
+        "env_steps": run.env_steps,
+        "peak_memory_mb": run.peak_memory_mb,
+    }
+    write_json(path, facts | summary_json(comparison) | {"config": run.config})
+
+
+def _headline(comparison: Comparison) -> str:
+    return f'<div class="headline">{_pool(comparison, True)}{_pool(comparison, False)}</div>'
+
+
+def _pool(comparison: Comparison, trained: bool) -> str:
+    """The pooled rate of one half of the suite, large, and in a sentence what can be said of it."""
+    after = comparison.after.pooled(trained).scheduled
+    if not after.n:
+        return ""
+    name = (TRAINED if trained else UNSEEN).capitalize()
+    now = f'<span class="is">{percent(after.rate)}</span>'
+    if comparison.before is None:
+        figures, said = now, f"95% interval {span(after.interval)}, {after.n} episodes"
+    else:
+        before = comparison.before.pooled(trained).scheduled
+        change = newcombe(before, after)
+        gained, lost = comparison.paired(trained)
+        p = mcnemar_exact(gained, lost)
+        figures = f'<span class="was">{percent(before.rate)}</span> <span class="arrow">→</span> {now}'
+        said = (
+            f"95% intervals {span(before.interval)} and {span(after.interval)}; change "
+            f"{_points(after.rate - before.rate)} points ({_points(change.low)} to {_points(change.high)}). "
+            f"Of {after.n} seeds {gained} were gained and {lost} lost, "
+            f"{'p &lt; 0.001' if p < 0.001 else f'p = {p:.3f}'}."
+        )
+    return f'<div class="pool"><h2>{name}</h2><p class="figures">{figures}</p><p>{said}</p></div>'
+
+
+def _facts(run: RunSummary) -> str:
+    facts = {
+        "Wall time": clock(run.wall_seconds),
+        "Episodes": f"{run.episodes:,}",
+        "Environment steps": f"{run.env_steps:,}",
+        "Peak memory": f"{run.peak_memory_mb:,.0f} MB",
+        "Commit": run.commit[:12] or "–",
+    }
+    return "".join(f"<div><dt>{name}</dt><dd>{shown(value)}</dd></div>" for name, value in facts.items())
+
+
+def _curves(points: Sequence[CurvePoint], comparison: Comparison) -> str:
+    before = comparison.before.pooled(trained=True).scheduled if comparison.before else None
+    after = comparison.after.pooled(trained=True).scheduled
+    levels = [
+        (shown(r.label), rate)
+        for r in comparison.baselines
+        if 0 < (rate := r.pooled(trained=True).scheduled.rate) < 1
+    ]
+    whole = "".join(
+        f'<div class="{name}">{learning_curve(points, before, after, levels, size)}</div>'
+        for name, size in _CURVE_SIZES.items()
+    )
+    multiples = "".join(_multiple(points, task) for task in sorted({p.task for p in points}))
+    return Template((_TEMPLATES / "curve.html").read_text()).substitute(whole=whole, multiples=multiples)
+
+
+def _multiple(points: Sequence[CurvePoint], task: str) -> str:
+    count = sum(p.n for p in points if p.task == task)
+    return (
+        f"<figure><figcaption><b>{shown(task)}</b><span>{count:,}</span></figcaption>"
+        f"{small_curve(points, task)}</figure>"
+    )
+
+
+def _table(comparison: Comparison) -> str:
+    before, after, baselines = comparison.before, comparison.after, comparison.baselines
+    columns = ["Task", "0 – 100%"]
+    columns += ["Before", "After", "Change"] if before else [after.label]
+    columns += [*(b.label for b in baselines), "Faults"]
+    classes = {1: ' class="plot"'}
+    head = "".join(
+        f'<th scope="col"{classes.get(i, "")}>{shown(name)}</th>' for i, name in enumerate(columns)
+    )
+    body = "".join(_group(comparison, trained, len(columns)) for trained in (True, False))
+    results = [r for r in (before, after, *baselines) if r]
+    notes = "".join(f"<li>{shown(note)}</li>" for note in fault_notes(results))
+    return (
+        '<div class="scroll"><table><caption>Every scheduled episode counts; one that a fault left without a '
+        "verdict counts as a failure and shows under Faults. Small figures are 95% intervals.</caption>"
+        f"<thead><tr>{head}</tr></thead>{body}</table></div>"
+        + (f'<ul class="notes">{notes}</ul>' if notes else "")
+    )
+
+
+def _group(comparison: Comparison, trained: bool, width: int) -> str:
+    """The rows of one half of the suite under its name, and its pooled row; nothing where there are none."""
+    before, after, baselines = comparison.before, comparison.after, comparison.baselines
+    lines = "".join(
+        _line(before.tasks[i] if before else None, row, [b.tasks[i] for b in baselines])
+        for i, row in enumerate(after.tasks)
+        if row.trained == trained
+    )
+    if not lines:
+        return ""
+    name = (TRAINED if trained else UNSEEN).capitalize()
+    pooled = _line(
+        before.pooled(trained) if before else None,
+        after.pooled(trained),
+        [b.pooled(trained) for b in baselines],
+    )
+    return (
+        f'<tbody class="group"><tr><th scope="rowgroup" colspan="{width}">{name}</th></tr></tbody>'
+        f'<tbody>{lines}</tbody><tbody class="pooled">{pooled}</tbody>'
+    )
+
+
+def _line(before: TaskResult | None, after: TaskResult, baselines: Sequence[TaskResult]) -> str:
+    sides = [("before", before.scheduled)] if before else []
+    sides.append(("after", after.scheduled))
+    cells = [f'<td class="plot">{_bars(sides)}</td>', *(_rate(p) for _, p in sides)]
+    if before:
+        cells.append(_change(before.scheduled, after.scheduled))
+    cells += [f"<td>{percent(b.scheduled.rate)}</td>" for b in baselines]
+    faults = sum(row.faults for row in (before, after, *baselines) if row)
+    cells.append(f'<td><span class="faulted">{faults}</span></td>' if faults else "<td>0</td>")
+    return f'<tr><th scope="row">{shown(after.task)}</th>{"".join(cells)}</tr>'
+
+
+def _rate(proportion: Proportion) -> str:
+    return f"<td>{percent(proportion.rate)} <small>{span(proportion.interval)}</small></td>"
+
+
+def _change(before: Proportion, after: Proportion) -> str:
+    """The difference in points; coloured only where its interval excludes zero."""
+    interval = newcombe(before, after)
+    direction = "up" if interval.low > 0 else "down" if interval.high < 0 else "same"
+    bounds = f"{_points(interval.low)} to {_points(interval.high)}"
+    points = _points(after.rate - before.rate)
+    return f'<td><span class="{direction}">{points}</span> <small>{bounds}</small></td>'
+
+
+def _points(difference: float) -> str:
+    """A difference of rates in percentage points, with its sign; a minus, not a hyphen."""
+    return "–" if isnan(difference) else f"{100 * difference:+.0f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _bars(sides: Sequence[tuple[str, Proportion]]) -> str:
+    """A bar from 0 to the rate per side, with its interval as a line and the rate as a dot."""
+    width, lane = 200, 9
+    height = lane * len(sides) + 3
+    grid = "".join(
+        f'<line class="grid" x1="{x}" y1="0" x2="{x}" y2="{height}"/>' for x in (0.5, width / 2, width - 0.5)
+    )
+    bars = []
+    for i, (name, proportion) in enumerate(sides):
+        y, interval = 2 + lane * i, proportion.interval
+        rate, low, high = (round(width * r, 1) for r in (proportion.rate, interval.low, interval.high))
+        bars.append(
+            f'<g class="{name}"><rect class="bar" x="0" y="{y}" width="{rate}" height="{lane - 2}"/>'
+            f'<line class="whisker" x1="{low}" y1="{y + 3.5}" x2="{high}" y2="{y + 3.5}"/>'
+            f'<circle class="point" cx="{rate}" cy="{y + 3.5}" r="3"/></g>'
+        )
+    label = ", ".join(f"{name} {percent(p.rate)}" for name, p in sides)
+    return (
+        f'<svg class="bars" viewBox="-4 0 {width + 8} {height}" role="img" aria-label="{label}">'
+        f"{grid}{''.join(bars)}</svg>"
+    )

@@ -1,0 +1,222 @@
+"""What running a suite found, as plain data, and the sums over it.
+
+The headline rate counts every scheduled episode: one that a fault left without a verdict counts as a failure
+and is shown in a column of its own, together with the rate had all of those succeeded.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+import msgspec
+
+from eval.stats import Proportion, macro_mean, mcnemar_exact, newcombe
+from eval.suites.suite import Suite
+from guiagent.errors import InfrastructureError
+from guiagent.types import StopReason, Trajectory
+
+Outcome = Literal["success", "failure", "fault"]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeResult:
+    task: str
+    seed: int
+    outcome: Outcome
+    stop: StopReason
+    steps: int
+    seconds: float
+    attempts: int  # above 1 where faults made it start again
+    detail: str  # the score's reason, or the fault in one line
+    trajectory: str  # id in the store
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """Episodes of one task, or of several pooled."""
+
+    task: str
+    trained: bool
+    scheduled: Proportion  # successes of all that were scheduled: the headline
+    faults: int
+    mean_steps: float  # of the episodes with a verdict; NaN without any
+
+    @property
+    def rate_if_faults_succeeded(self) -> float:
+        return (self.scheduled.successes + self.faults) / self.scheduled.n if self.scheduled.n else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    suite: Suite
+    label: str
+    episodes: tuple[EpisodeResult, ...]
+
+    @property
+    def tasks(self) -> tuple[TaskResult, ...]:
+        """One row per task, in the suite's order."""
+        return tuple(
+            _sum(task, task in self.suite.train_tasks, [e for e in self.episodes if e.task == task])
+            for task in self.suite.tasks
+        )
+
+    def pooled(self, trained: bool) -> TaskResult:
+        """All episodes of the training tasks, or of the unseen ones, as one sample."""
+        names = self.suite.train_tasks if trained else self.suite.unseen_tasks
+        return _sum("all", trained, [e for e in self.episodes if e.task in names])
+
+    def macro(self, trained: bool) -> float:
+        return macro_mean(row.scheduled for row in self.tasks if row.trained == trained)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A policy's result beside what it is measured against, all on the same suite."""
+
+    after: SuiteResult
+    before: SuiteResult | None = None
+    baselines: tuple[SuiteResult, ...] = ()
+
+    def __post_init__(self) -> None:
+        others = [r for r in (self.before, *self.baselines) if r is not None]
+        if any(r.suite.digest != self.after.suite.digest for r in others):
+            raise ValueError("results of different suites cannot be compared")
+
+    def paired(self, trained: bool) -> tuple[int, int]:
+        """Seeds that turned from failure to success, and from success to failure, by the training.
+
+        Pairs in which either side is a fault say nothing and are left out.
+        """
+        if self.before is None:
+            return 0, 0
+        was = {(e.task, e.seed): e.outcome for e in self.before.episodes}
+        names = self.after.suite.train_tasks if trained else self.after.suite.unseen_tasks
+        changes = [(was.get((e.task, e.seed)), e.outcome) for e in self.after.episodes if e.task in names]
+        return changes.count(("failure", "success")), changes.count(("success", "failure"))
+
+
+def episode_result(trajectory: Trajectory, attempts: int) -> EpisodeResult:
+    score, fault = trajectory.score, trajectory.fault
+    if trajectory.valid:
+        outcome: Outcome = "success" if trajectory.success else "failure"
+    else:
+        outcome = "fault"
+    detail = (
+        f"{fault.origin} fault ({fault.code}): {fault.message}" if fault else score.reason if score else ""
+    )
+    return EpisodeResult(
+        task=trajectory.task,
+        seed=trajectory.seed,
+        outcome=outcome,
+        stop=trajectory.stop,
+        steps=len(trajectory.steps),
+        seconds=trajectory.seconds,
+        attempts=attempts,
+        detail=detail,
+        trajectory=trajectory.id,
+    )
+
+
+def result_json(result: SuiteResult) -> dict[str, Any]:
+    """The content of `results.json`: a row per task, the pooled rows, a row per episode."""
+    return {
+        "suite": result.suite.name,
+        "digest": result.suite.digest,
+        "label": result.label,
+        "tasks": [task_json(row) for row in result.tasks],
+        "train_pooled": task_json(result.pooled(trained=True)),
+        "unseen_pooled": task_json(result.pooled(trained=False)),
+        "episodes": [msgspec.to_builtins(e) for e in result.episodes],
+    }
+
+
+def task_json(row: TaskResult) -> dict[str, Any]:
+    return {"task": row.task, "trained": row.trained, **rate_json(row), "mean_steps": row.mean_steps}
+
+
+def rate_json(row: TaskResult) -> dict[str, Any]:
+    interval = row.scheduled.interval
+    return {
+        "n": row.scheduled.n,
+        "successes": row.scheduled.successes,
+        "faults": row.faults,
+        "rate": row.scheduled.rate,
+        "low": interval.low,
+        "high": interval.high,
+        "rate_if_faults_succeeded": row.rate_if_faults_succeeded,
+    }
+
+
+def summary_json(comparison: Comparison) -> dict[str, Any]:
+    """Before and after per task and pooled, the change with its interval and test, and the baselines."""
+    before, after = comparison.before, comparison.after
+
+    def pool(trained: bool) -> dict[str, Any]:
+        a = after.pooled(trained)
+        if before is None:
+            return {"before": None, "after": rate_json(a)}
+        b = before.pooled(trained)
+        change = newcombe(b.scheduled, a.scheduled)
+        gained, lost = comparison.paired(trained)
+        return {
+            "before": rate_json(b),
+            "after": rate_json(a),
+            "change": {"low": change.low, "high": change.high},
+            "paired": {"gained": gained, "lost": lost, "p": mcnemar_exact(gained, lost)},
+            "macro": {"before": before.macro(trained), "after": after.macro(trained)},
+        }
+
+    befores: Sequence[TaskResult | None] = before.tasks if before else [None] * len(after.tasks)
+    return {
+        "suite": after.suite.name,
+        "digest": after.suite.digest,
+        "tasks": [
+            {"task": a.task, "trained": a.trained, "before": b and rate_json(b), "after": rate_json(a)}
+            for b, a in zip(befores, after.tasks, strict=True)
+        ],
+        "train_pooled": pool(trained=True),
+        "unseen_pooled": pool(trained=False),
+        "baselines": {
+            r.label: {
+                "train_pooled": rate_json(r.pooled(trained=True)),
+                "unseen_pooled": rate_json(r.pooled(trained=False)),
+            }
+            for r in comparison.baselines
+        },
+    }
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace `path` in one step: a reader sees the old file or the new one, never a part."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise InfrastructureError(
+            f"cannot write {path}: {error.strerror}; make room or choose another folder"
+        ) from error
+
+
+def write_json(path: Path, content: object) -> None:
+    """JSON has no NaN: a rate without trials is written as null."""
+    write_file(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+
+
+def _sum(task: str, trained: bool, episodes: list[EpisodeResult]) -> TaskResult:
+    outcomes = [e.outcome for e in episodes]
+    steps = [e.steps for e in episodes if e.outcome != "fault"]
+    return TaskResult(
+        task=task,
+        trained=trained,
+        scheduled=Proportion(outcomes.count("success"), len(outcomes)),
+        faults=outcomes.count("fault"),
+        mean_steps=fmean(steps) if steps else float("nan"),
+    )

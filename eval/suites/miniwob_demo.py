@@ -1,0 +1,12 @@
+"""The suite of the demo: MiniWoB++ pages it trains on, with held-out seeds, and pages it never sees."""
+
+from eval.suites.suite import Suite
+from rewards.tasksets.miniwob import TRAIN_TASKS, UNSEEN_TASKS
+
+MINIWOB_DEMO = Suite(
+    name="miniwob-demo",
+    taskset="miniwob",
+    train_tasks=TRAIN_TASKS,
+    unseen_tasks=UNSEEN_TASKS,
+    episodes=50,
+)

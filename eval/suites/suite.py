@@ -1,0 +1,54 @@
+"""What a suite is: task ids and seeds that never change under their name."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import xxhash
+
+from guiagent.errors import UsageError
+
+TRAINING_SEEDS = 1_000_000  # training draws its seeds below this
+FIRST_EVAL_SEED = 1_000_000_000  # evaluation takes its seeds from here upwards
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Tasks of one taskset, each run on the same `episodes` seeds, none of which training may use."""
+
+    name: str
+    taskset: str
+    train_tasks: tuple[str, ...]  # trained on, here with seeds never trained on
+    unseen_tasks: tuple[str, ...]  # never trained on
+    episodes: int  # per task
+    first_seed: int = FIRST_EVAL_SEED
+
+    def __post_init__(self) -> None:
+        if self.first_seed < TRAINING_SEEDS:
+            raise ValueError(f"suite {self.name}: seeds below {TRAINING_SEEDS} belong to training")
+        if len(set(self.tasks)) != len(self.tasks):
+            raise ValueError(f"suite {self.name}: a task is listed twice")
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return self.train_tasks + self.unseen_tasks
+
+    def seeds(self, episodes: int | None = None) -> range:
+        """The seeds of every task: the first `episodes` of the suite's, or all."""
+        count = self.episodes if episodes is None else episodes
+        if not 1 <= count <= self.episodes:
+            raise UsageError(
+                f"suite {self.name} has {self.episodes} episodes per task: ask for 1 to {self.episodes}"
+            )
+        return range(self.first_seed, self.first_seed + count)
+
+    @cached_property
+    def digest(self) -> str:
+        """xxh3-128 of the task ids and seeds: results under different digests must not be compared."""
+        content = {
+            "taskset": self.taskset,
+            "train": self.train_tasks,
+            "unseen": self.unseen_tasks,
+            "seeds": [self.first_seed, self.episodes],
+        }
+        return xxhash.xxh3_128_hexdigest(msgspec.json.encode(content))

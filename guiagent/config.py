@@ -1,0 +1,138 @@
+"""Configuration: defaults, then a TOML file, then `--set a.b=c`, checked by one pydantic model per process.
+
+Models that are loaded here set `extra="forbid"`, so that a key nobody reads is an error and not a surprise.
+"""
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from guiagent.errors import InfrastructureError, UsageError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def load(model: type[Model], toml: Path | None = None, overrides: Sequence[str] = ()) -> Model:
+    """The model's defaults, under the file's values, under the overrides.
+
+    An override is `a.b=c`, where c is a TOML value, or a string if it is none.
+
+    Raises:
+        UsageError: one line that names the file or flag, the key, and the nearest key there is.
+    """
+    values = _read(toml) if toml is not None else {}
+    assigned: set[tuple[str, ...]] = set()
+    for override in overrides:
+        assigned.add(_assign(values, override))
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    location = tuple(str(part) for part in first["loc"])
+    key = ".".join(location)
+    is_flag = any(location[: len(path)] == path or path[: len(location)] == location for path in assigned)
+    source = "--set" if is_flag else str(toml or "configuration")
+    if first["type"] == "extra_forbidden":
+        raise UsageError(f"{source}: there is no key '{key}'{_nearest(key, model)}")
+    given = "" if first["type"] == "missing" else f", not {first['input']!r:.80}"
+    raise UsageError(": ".join(filter(None, (source, key, f"{first['msg']}{given}"))))
+
+
+def save(model: BaseModel, path: Path) -> None:
+    """Writes what `load` reads back as the same model. TOML has no null: fields that are None are left out.
+
+    Raises:
+        InfrastructureError: the file cannot be written.
+    """
+    lines = _table(model.model_dump(mode="json", exclude_none=True), ())
+    try:
+        path.write_text("\n".join(lines).lstrip() + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _read(toml: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(toml.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {toml}: {error.strerror}") from None
+    except ValueError as error:  # bad TOML or bad UTF-8
+        raise UsageError(f"{toml} is not TOML: {error}") from None
+
+
+def _assign(values: dict[str, Any], override: str) -> tuple[str, ...]:
+    """Puts one `a.b=c` into `values`; returns the path it wrote."""
+    key, equals, text = override.partition("=")
+    path = tuple(part.strip() for part in key.split("."))
+    if not equals or not all(path):
+        raise UsageError(f"--set {override}: write it as key=value or table.key=value")
+    for depth, part in enumerate(path[:-1], 1):
+        values = values.setdefault(part, {})
+        if not isinstance(values, dict):
+            raise UsageError(f"--set {override}: '{'.'.join(path[:depth])}' is a value, not a table")
+    values[path[-1]] = _value(text.strip())
+    return path
+
+
+def _value(text: str) -> Any:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    is_date = isinstance(parsed["value"], date | time)
+    return text if is_date or len(parsed) > 1 else parsed["value"]
+
+
+def _nearest(key: str, model: type[BaseModel]) -> str:
+    """A hint at the valid key most like `key`, or else at one with the same last part."""
+    keys = list(_keys(model))
+    leaf = key.rpartition(".")[2]
+    close = difflib.get_close_matches(key, keys, n=1) or [k for k in keys if k.rpartition(".")[2] == leaf]
+    return f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(model.model_fields)}"
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        for annotation in (field.annotation, *get_args(field.annotation)):
+            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+                yield from _keys(annotation, f"{prefix}{name}.")
+
+
+def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """The lines of a table: its values first, since what follows a sub-table's head belongs to that."""
+    if path:
+        yield f"\n[{'.'.join(map(_key, path))}]"
+    for key, value in values.items():
+        if not isinstance(value, dict):
+            yield f"{_key(key)} = {_inline(value)}"
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _table(value, (*path, key))
+
+
+def _inline(value: Any) -> str:
+    match value:
+        case dict():
+            return f"{{{', '.join(f'{_key(key)} = {_inline(item)}' for key, item in value.items())}}}"
+        case list():
+            return f"[{', '.join(map(_inline, value))}]"
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case bool():
+            return str(value).lower()
+        case _:
+            return repr(value)
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _inline(key)

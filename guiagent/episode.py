@@ -1,0 +1,132 @@
+"""The agent loop: a policy works on a task on a device, and what happened becomes a `Trajectory`."""
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+from pydantic import ValidationError
+
+from guiagent.actions import ACTIONS, Action, Answer, is_terminal
+from guiagent.errors import FaultError
+from guiagent.protocols import Device, Policy, Task
+from guiagent.types import Observation, ObserveSpec, PolicyStep, Step, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class PastTurn:
+    """One turn of the running episode, as policies are shown it."""
+
+    observation: Observation
+    output: PolicyStep
+
+
+async def run_episode(
+    task: Task,
+    device: Device,
+    policy: Policy,
+    *,
+    keep_frame: Callable[[bytes], str],
+    spec: ObserveSpec,
+    id: str | None = None,
+    group: str = "",
+    group_index: int = 0,
+    group_size: int = 1,
+    on_step: Callable[[int, Observation, PolicyStep], None] | None = None,
+) -> Trajectory:
+    """Sets the task up and lets the policy act, `task.max_steps` turns at most.
+
+    It ends when the environment closes the episode, when the agent says it is done or answers, after the last
+    turn, or at a reply that holds no valid action: that is the policy's own failure, and the task's check
+    scores the state as it stands. A `FaultError` ends it too, but then the score stays None. Cancelling it
+    raises through; nothing is returned then.
+
+    `keep_frame` stores a frame and returns its hash. `on_step` is told of every reply before it is executed.
+    `id` (random when None) also names the conversation to the policy, which forgets it at the end.
+    """
+    begun = time.perf_counter()
+    trajectory = Trajectory(
+        id=id or uuid.uuid4().hex,
+        task=task.id,
+        seed=task.seed,
+        instruction="",
+        steps=[],
+        stop="max_steps",
+        group=group,
+        group_index=group_index,
+        group_size=group_size,
+        started=time.time(),
+    )
+    history: list[PastTurn] = []
+    answer = None
+    asked = replace(spec, probes={**spec.probes, **task.probes})
+    try:
+        trajectory.instruction, shown = await task.setup(device, asked)
+        trajectory.final_frame = _keep(shown, keep_frame)
+        for index in range(task.max_steps):
+            thinking = time.perf_counter()
+            output = await policy.act(trajectory.id, trajectory.instruction, history, shown)
+            step = Step(trajectory.final_frame, shown.width, shown.height, output)
+            step.policy_ms = (time.perf_counter() - thinking) * 1000
+            trajectory.steps.append(step)
+            history.append(PastTurn(shown, output))
+            if on_step is not None:
+                on_step(index, shown, output)
+
+            actions, last = _actions(output)
+            if not actions and last is None:
+                trajectory.stop = "parse_error"
+                break
+            if isinstance(last, Answer):
+                answer = last.text
+            if actions:
+                acting = time.perf_counter()
+                shown = _filled(await device.act(actions, replace(asked, have=shown.hash or None)), shown)
+                step.device_ms = (time.perf_counter() - acting) * 1000
+                step.action_error = shown.action_error
+                trajectory.final_frame = _keep(shown, keep_frame)
+                if task.ended(shown):
+                    trajectory.stop = "task_done"
+                    break
+            if last is not None:
+                trajectory.stop = "agent_done"
+                break
+        trajectory.score = await task.check(device, shown, answer)
+    except FaultError as error:
+        trajectory.stop, trajectory.fault = "fault", error.fault
+    finally:
+        policy.forget(trajectory.id)
+    trajectory.seconds = time.perf_counter() - begun
+    return trajectory
+
+
+def _actions(output: PolicyStep) -> tuple[list[Action], Action | None]:
+    """What the device is to do and the action that ends the episode, if any; what follows that is ignored.
+
+    Both are empty where the reply has an error, among them an action that is not in the schema: the reason is
+    then in `output.error`.
+    """
+    actions: list[Action] = []
+    try:
+        actions = ACTIONS.validate_python(output.actions)
+    except ValidationError as error:
+        first = error.errors()[0]
+        output.error = f"action {'.'.join(map(str, first['loc']))}: {first['msg']}"
+    if not actions and output.error is None:
+        output.error = "the reply holds no action"
+    if output.error is not None:
+        return [], None
+    end = next((i for i, action in enumerate(actions) if is_terminal(action)), None)
+    return (actions, None) if end is None else (actions[:end], actions[end])
+
+
+def _filled(shown: Observation, before: Observation) -> Observation:
+    """The observation with its frame, which an unchanged one borrows from the one before."""
+    if not shown.unchanged:
+        return shown
+    return replace(shown, frame=before.frame, hash=before.hash, media_type=before.media_type, unchanged=False)
+
+
+def _keep(shown: Observation, keep_frame: Callable[[bytes], str]) -> str:
+    return keep_frame(shown.frame) if shown.frame else ""

@@ -1,0 +1,177 @@
+"""A model behind any server that speaks OpenAI's `/v1/chat/completions` with images, vLLM first of all."""
+
+import asyncio
+import base64
+import random
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import httpx
+import msgspec
+
+from guiagent.actions import ACTIONS
+from guiagent.dialects import Dialect
+from guiagent.errors import DialectError, Fault, FaultError, InfrastructureError, UsageError
+from guiagent.prompts import messages
+from guiagent.protocols import Turn
+from guiagent.types import Observation, PolicyStep
+
+# What a trainer needs and not every server can give: the tokens as sampled (vLLM's extension) and their
+# log-probabilities. A server that refuses the request because of them is asked without.
+_TOKENS = {"logprobs": True, "return_token_ids": True}
+_MISCONFIGURED = {401, 403, 404}
+_LONGEST_WAIT_S = 30.0
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+
+
+class _Token(msgspec.Struct):
+    logprob: float
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_Token] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Completion(msgspec.Struct):
+    """The part of the server's answer that is read."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    prompt_token_ids: list[int] | None = None
+
+
+class ChatPolicy:
+    """Shows the last `max_images` screenshots (None: all) and reads the reply with `dialect`.
+
+    `url` is the server's base address, with or without `/v1`. After a refused connection, a timeout, 429 or
+    5xx it tries again, `attempts` times in all, with growing waits that start at `backoff_s`.
+
+    Raises (from `act`):
+        FaultError: the server stayed away or answered with no completion.
+        InfrastructureError: it does not know the key, the model or the path; trying again cannot help.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        dialect: Dialect,
+        *,
+        api_key: str | None = None,
+        max_images: int | None = 5,
+        temperature: float = 1.0,
+        max_tokens: int = 512,
+        timeout_s: float = 120.0,
+        attempts: int = 5,
+        backoff_s: float = 0.5,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"{url!r} is no address of a model server: it starts with http:// or https://")
+        self._url = url.rstrip("/").removesuffix("/v1") + "/v1/chat/completions"
+        self._dialect = dialect
+        self._max_images = max_images
+        self._settings = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
+        self._extras: dict[str, Any] = _TOKENS
+        self._attempts = attempts
+        self._backoff_s = backoff_s
+        self._contexts: dict[str, list[int]] = {}  # by episode, the tokens so far while they only grow
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._client = httpx.AsyncClient(timeout=timeout_s, headers=headers)
+
+    async def act(
+        self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
+    ) -> PolicyStep:
+        conversation = messages(
+            self._dialect, instruction, history, observation, image=_image_url, max_images=self._max_images
+        )
+        completion = await self._complete({**self._settings, "messages": conversation})
+        step = PolicyStep(completion.choices[0].message.content or "")
+        try:
+            actions = self._dialect.parse(step.text, (observation.width, observation.height))
+            step.actions = ACTIONS.dump_python(actions, mode="json")
+        except DialectError as error:
+            step.error = str(error)
+        self._keep_tokens(episode, step, completion, is_first=not history)
+        return step
+
+    def forget(self, episode: str) -> None:
+        self._contexts.pop(episode, None)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _complete(self, body: dict[str, Any]) -> _Completion:
+        """The server's answer to one request, in as many attempts as it takes."""
+        extras, attempt = self._extras, 1
+        while True:
+            wait = min(self._backoff_s * 2 ** (attempt - 1), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
+            try:
+                response = await self._client.post(self._url, json={**body, **extras})
+            except httpx.TimeoutException:
+                failure = self._fault("deadline", "no answer in time", retryable=True)
+            except httpx.RequestError as error:
+                failure = self._fault("unreachable", str(error) or type(error).__name__, retryable=True)
+            else:
+                status = response.status_code
+                if status == 200:
+                    self._extras = extras
+                    return self._decoded(response)
+                said = " ".join(response.text.split())[:200]
+                if status in _MISCONFIGURED:
+                    raise InfrastructureError(
+                        f"{self._url} answered {status}: {said}; check the address, the key and the model"
+                    )
+                if status in (400, 422) and extras:
+                    extras = {}
+                    continue
+                failure = self._fault(f"http_{status}", said, retryable=status == 429 or status >= 500)
+                wait = max(wait, _retry_after(response))
+            if not failure.fault.retryable or attempt >= self._attempts:
+                raise failure
+            attempt += 1
+            await asyncio.sleep(wait)
+
+    def _decoded(self, response: httpx.Response) -> _Completion:
+        try:
+            return msgspec.json.decode(response.content, type=_Completion)
+        except msgspec.DecodeError as error:
+            message = f"the answer holds no completion: {error}"
+            raise self._fault("bad_reply", message, retryable=False) from None
+
+    def _keep_tokens(self, episode: str, step: PolicyStep, completion: _Completion, is_first: bool) -> None:
+        """Fills in the tokens where the server gave them and this turn's prompt continues the one before.
+
+        A window that drops images rewrites the prompt; from there on the episode has no token record, rather
+        than one that does not say what the model saw.
+        """
+        choice, prompt = completion.choices[0], completion.prompt_token_ids
+        logprobs = [token.logprob for token in (choice.logprobs and choice.logprobs.content) or []]
+        context = [] if is_first else self._contexts.pop(episode, None)
+        if not prompt or not choice.token_ids or len(choice.token_ids) != len(logprobs) or context is None:
+            return
+        if prompt[: len(context)] == context:
+            step.prompt_ids, step.completion_ids = prompt[len(context) :], choice.token_ids
+            step.logprobs = logprobs
+            self._contexts[episode] = prompt + choice.token_ids
+
+    def _fault(self, code: str, message: str, *, retryable: bool) -> FaultError:
+        return FaultError(Fault("policy", code, f"{self._url}: {message}", retryable=retryable))
+
+
+def _image_url(observation: Observation) -> dict[str, Any]:
+    data = base64.b64encode(observation.frame).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:{observation.media_type};base64,{data}"}}
+
+
+def _retry_after(response: httpx.Response) -> float:
+    """Seconds the server asks to be left alone, as far as we are willing to wait."""
+    asked = response.headers.get("retry-after", "")
+    return min(float(asked), _LONGEST_WAIT_S) if asked.isdecimal() else 0.0

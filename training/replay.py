@@ -1,0 +1,303 @@
+"""Replay: where rollouts and the trainer meet.
+
+Rollouts open groups and add committed trajectories; the trainer takes closed groups. A group closes when the last
+of its members came, however long that one took: taking the first to finish would favour short episodes.
+
+Nothing here touches a disk. The trajectories are durable in the store before they are added, and a checkpoint
+holds `state()`; the two together say what was consumed, so `restore` can offer the rest again.
+"""
+
+import random
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean, pstdev
+from threading import Condition
+from typing import Any
+
+from guiagent.errors import InfrastructureError
+from guiagent.types import Trajectory
+from training.reward import outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class RescueAllFail:
+    """ARPO's replay rule: a group that failed as a whole gets one earlier success of its task in place of member 0.
+
+    It reads outcomes, never shaped rewards. Each task keeps its `capacity` newest trajectories with an outcome
+    above `keep_above`; a group is rescued when its outcomes have a population deviation below `std_below` and a
+    mean below `mean_below`, with one drawn uniformly among those sampled at most `max_age` policy versions ago.
+    """
+
+    capacity: int
+    keep_above: float
+    std_below: float
+    mean_below: float
+    max_age: int
+
+    def needed(self, outcomes: Sequence[float]) -> bool:
+        return pstdev(outcomes) < self.std_below and fmean(outcomes) < self.mean_below
+
+
+@dataclass(frozen=True)
+class Group:
+    """Siblings: one task, one seed, one policy, as many episodes. `members` are trained on.
+
+    Statistics of success belong to `sampled`, the episodes that were rolled out for this group; the two differ in
+    member 0 where the group was rescued.
+    """
+
+    id: str
+    task: str
+    seed: int
+    sampled: tuple[Trajectory, ...]
+    members: tuple[Trajectory, ...]
+    staleness: int  # policy versions between the trainer and the oldest token sampled here
+
+    @property
+    def rescued(self) -> bool:
+        return self.members[0] is not self.sampled[0]
+
+
+@dataclass
+class ReplayStats:
+    """What became of every group settled so far, taken or dropped."""
+
+    taken: int = 0  # groups handed to the trainer
+    stale: int = 0  # groups dropped because a member was sampled too many policy versions ago
+    invalid: int = 0  # groups dropped because fewer than two members were valid
+    masked: int = 0  # members whose outcome a fault or an unknown score hides
+    trained: int = 0  # valid members handed to the trainer
+    replayed: int = 0  # of these, the ones that rescued their group
+    staleness: list[int] = field(default_factory=list)  # [n]: groups taken that were n versions old
+
+    @property
+    def replay_share(self) -> float:
+        return self.replayed / self.trained if self.trained else 0.0
+
+
+@dataclass
+class _Pending:
+    """A group that is open or waits to be taken."""
+
+    number: int
+    task: str
+    seed: int
+    size: int
+    members: dict[int, Trajectory] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return f"g{self.number:06d}"
+
+    @property
+    def closed(self) -> bool:
+        return len(self.members) == self.size
+
+    @property
+    def sampled(self) -> tuple[Trajectory, ...]:
+        return tuple(self.members[index] for index in sorted(self.members))
+
+
+class Replay:
+    """Groups on their way from rollouts to the trainer, and the successes that rescue later ones.
+
+    Thread-safe: any thread opens and adds, one trainer takes. `take` is the only call that waits. A draw depends
+    only on `seed`, the group and the successes there are, so it needs no random state of its own.
+    """
+
+    def __init__(self, rescue: RescueAllFail | None, seed: int) -> None:
+        self._rescue = rescue
+        self._seed = seed
+        self._opened = 0
+        self._pending: dict[int, _Pending] = {}
+        self._closed: deque[_Pending] = deque()  # those of `_pending` that the trainer may take, oldest first
+        self._successes: dict[str, deque[Trajectory]] = {}
+        self._stats = ReplayStats()
+        self._changed = Condition()
+
+    def open_group(self, task: str, seed: int, size: int) -> str:
+        """Announces a group of `size` episodes; returns the id that its trajectories carry."""
+        with self._changed:
+            group = _Pending(self._opened, task, seed, size)
+            self._pending[group.number] = group
+            self._opened += 1
+            return group.id
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Receives a committed trajectory; the last one of a group closes it.
+
+        Raises `ValueError` for a group that is not open and for a member that is already there.
+        """
+        with self._changed:
+            group = self._pending.get(_number(trajectory.group))
+            if group is None:
+                raise ValueError(f"trajectory {trajectory.id} belongs to no open group: {trajectory.group}")
+            self._place(group, trajectory)
+            self._changed.notify_all()
+
+    def take(
+        self, count: int, *, current_version: int, max_staleness: int, timeout: float
+    ) -> list[Group]:
+        """The `count` groups that closed first, as soon as there are so many; none if `timeout` seconds pass.
+
+        A group whose oldest token was sampled more than `max_staleness` policy versions away from
+        `current_version` is dropped and counted. What is returned counts as consumed: the trainer steps on it
+        before it checkpoints `state()`.
+        """
+
+        def enough() -> bool:
+            self._drop_stale(current_version, max_staleness)
+            return len(self._closed) >= count
+
+        with self._changed:
+            if not self._changed.wait_for(enough, timeout):
+                return []
+            return [self._settle(self._closed.popleft(), current_version) for _ in range(count)]
+
+    def missing(self) -> list[tuple[str, str, int, int]]:
+        """The members that open groups still wait for: (group id, task, seed, index), oldest group first."""
+        with self._changed:
+            return [
+                (group.id, group.task, group.seed, index)
+                for group in self._pending.values()
+                for index in range(group.size)
+                if index not in group.members
+            ]
+
+    @property
+    def pending(self) -> int:
+        """Groups opened and not yet taken or dropped: what a scheduler bounds, to bound staleness."""
+        with self._changed:
+            return len(self._pending)
+
+    @property
+    def ready(self) -> int:
+        """Groups that wait for the trainer."""
+        with self._changed:
+            return len(self._closed)
+
+    @property
+    def stats(self) -> ReplayStats:
+        """A copy, so that it can be read while rollouts go on."""
+        with self._changed:
+            return ReplayStats(**asdict(self._stats))
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must hold, as JSON: ids, never trajectories, which the store has."""
+        with self._changed:
+            return {
+                "opened": self._opened,
+                "pending": [[group.number, group.task, group.seed, group.size] for group in self._pending.values()],
+                "successes": {task: [kept.id for kept in fifo] for task, fifo in self._successes.items()},
+                "stats": asdict(self._stats),
+            }
+
+    def restore(self, state: dict[str, Any] | None, store: Iterable[Trajectory]) -> None:
+        """Makes a new replay go on from a checkpoint's `state` (None: there is none) and the committed trajectories.
+
+        What was committed and not settled when the state was taken is offered again, in the order of the commits,
+        and so are the groups opened since. Trajectories without a group are left alone.
+
+        Raises:
+            InfrastructureError: the store lacks a trajectory that the state refers to.
+        """
+        state = _EMPTY if state is None else state
+        fifos = {} if self._rescue is None else state["successes"]
+        kept = {id for ids in fifos.values() for id in ids}
+        found: dict[str, Trajectory] = {}
+        with self._changed:
+            self._stats = ReplayStats(**state["stats"])
+            self._pending = {number: _Pending(number, *rest) for number, *rest in state["pending"]}
+            self._opened = state["opened"]
+            for trajectory in store:
+                if trajectory.id in kept:
+                    found[trajectory.id] = trajectory
+                if not trajectory.group:
+                    continue
+                number = _number(trajectory.group)
+                if number >= state["opened"]:  # a group opened after the checkpoint
+                    group = _Pending(number, trajectory.task, trajectory.seed, trajectory.group_size)
+                    self._pending.setdefault(number, group)
+                    self._opened = max(self._opened, number + 1)
+                if number in self._pending:
+                    self._place(self._pending[number], trajectory)
+            if lost := kept - found.keys():
+                raise InfrastructureError(
+                    f"the checkpoint refers to {len(lost)} trajectories that the store does not hold, such as "
+                    f"{min(lost)}: restore the store from a copy, or start a new run"
+                )
+            self._pending = dict(sorted(self._pending.items()))
+            for task, ids in fifos.items():
+                self._fifo(task).extendleft(found[id] for id in reversed(ids))
+
+    def _place(self, group: _Pending, trajectory: Trajectory) -> None:
+        if not 0 <= trajectory.group_index < group.size or trajectory.group_index in group.members:
+            raise ValueError(
+                f"trajectory {trajectory.id} cannot be member {trajectory.group_index} of {group.id}"
+            )
+        group.members[trajectory.group_index] = trajectory
+        if not group.closed:
+            return
+        if sum(member.valid for member in group.sampled) < 2:
+            self._stats.invalid += 1
+            self._forget(group)
+        else:
+            self._closed.append(group)
+
+    def _drop_stale(self, version: int, max_staleness: int) -> None:
+        for group in [group for group in self._closed if _staleness(group.sampled, version) > max_staleness]:
+            self._closed.remove(group)
+            self._stats.stale += 1
+            self._forget(group)
+
+    def _settle(self, group: _Pending, version: int) -> Group:
+        """Takes a closed group: rescued first, and only then do its own successes become able to rescue."""
+        sampled = group.sampled
+        members = self._rescued(group, version) or sampled
+        taken = Group(group.id, group.task, group.seed, sampled, members, _staleness(sampled, version))
+        stats = self._stats
+        stats.taken += 1
+        stats.trained += sum(member.valid for member in members)
+        stats.replayed += taken.rescued
+        stats.staleness += [0] * (taken.staleness + 1 - len(stats.staleness))
+        stats.staleness[taken.staleness] += 1
+        self._forget(group)
+        return taken
+
+    def _rescued(self, group: _Pending, version: int) -> tuple[Trajectory, ...] | None:
+        """The members with a success in place of member 0, or None where the rule does not ask for it."""
+        rule, sampled = self._rescue, group.sampled
+        if rule is None or not rule.needed([value for t in sampled if (value := outcome(t)) is not None]):
+            return None
+        candidates = [t for t in self._successes.get(group.task, ()) if _staleness([t], version) <= rule.max_age]
+        if not candidates:
+            return None
+        return (random.Random(f"{self._seed}:{group.id}").choice(candidates), *sampled[1:])
+
+    def _forget(self, group: _Pending) -> None:
+        """The group is settled, taken or not: what remains of it are its successes and its masked members."""
+        del self._pending[group.number]
+        for member in group.sampled:
+            value = outcome(member)
+            if value is None:
+                self._stats.masked += 1
+            elif self._rescue is not None and value > self._rescue.keep_above:
+                self._fifo(group.task).append(member)
+
+    def _fifo(self, task: str) -> deque[Trajectory]:
+        capacity = None if self._rescue is None else self._rescue.capacity
+        return self._successes.setdefault(task, deque(maxlen=capacity))
+
+
+def _number(group_id: str) -> int:
+    return int(group_id.removeprefix("g"))
+
+
+def _staleness(trajectories: Iterable[Trajectory], version: int) -> int:
+    """Policy versions between `version` and the furthest token of the valid ones.
+
+    A distance, not an age: after a resume from an older checkpoint, stored tokens can be of a version to come.
+    """
+    versions = (step.policy.policy_version for t in trajectories if t.valid for step in t.steps)
+    return max((abs(version - v) for v in versions), default=0)

@@ -1,0 +1,98 @@
+"""Scripted demonstrations on real pages: what the small policy is warm-started on.
+
+Two kinds, half and half. *Grounding*: 'Point at "Cancel".' and the click that does, so that the policy learns to see
+and to aim. *Tasks*: the page's own instruction and a careless demonstrator, who does the right thing only now and then
+and touches any other element otherwise. The result is a policy that sometimes succeeds: which element to choose is
+left for reinforcement learning to find out.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from guiagent.actions import Click
+from guiagent.dialects import Dialect
+from guiagent.protocols import Device, Task, Taskset, Turn
+from guiagent.types import Observation, ObserveSpec, PolicyStep, Score
+
+GRID = 4  # demonstrated clicks fall on the middles of 4-pixel cells: fewer coordinates to tell apart
+ACCURACY = 0.25
+
+
+class Demo(NamedTuple):
+    task: str
+    seed: int
+    grounding: bool
+
+
+def plan(count: int, seed: int, tasks: Sequence[str], grounding_only: Sequence[str]) -> Iterator[Demo]:
+    """`count` demonstrations: tasks and grounding in equal parts, pages uniformly at random."""
+    rng = random.Random(seed)
+    for index in range(count):
+        grounding = index % 2 == 0
+        pages = (*tasks, *grounding_only) if grounding else tasks
+        yield Demo(rng.choice(pages), rng.randrange(1_000_000), grounding)
+
+
+def make_task(demo: Demo, taskset: Taskset) -> Task:
+    task = taskset.task(demo.task, demo.seed)
+    return GroundingTask(task) if demo.grounding else task
+
+
+@dataclass(frozen=True)
+class GroundingTask:
+    """A page with another instruction: point at one of its elements, chosen by the seed. One turn, no score."""
+
+    page: Task
+    max_steps: int = 1
+
+    @property
+    def id(self) -> str:
+        return f"point-at:{self.page.id}"
+
+    @property
+    def seed(self) -> int:
+        return self.page.seed
+
+    @property
+    def probes(self) -> Mapping[str, str]:
+        return self.page.probes
+
+    async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
+        _, observation = await self.page.setup(device, spec)
+        labels, candidates = observation.probes["labels"], observation.probes["candidates"]
+        target = random.Random(self.seed).randrange(len(labels))
+        probes = {**observation.probes, "oracle": [candidates[target]], "candidates": [candidates[target]]}
+        return f'Point at "{labels[target]}".', msgspec.structs.replace(observation, probes=probes)
+
+    def ended(self, observation: Observation) -> bool:
+        return True
+
+    async def check(self, device: Device, observation: Observation, answer: str | None) -> Score:
+        return Score(None, reason="a grounding demonstration has no outcome")
+
+
+class Demonstrator:
+    """A `Policy` that reads the oracle's probes: right with probability `accuracy`, else any candidate."""
+
+    def __init__(self, dialect: Dialect, seed: int, accuracy: float = ACCURACY) -> None:
+        self._dialect = dialect
+        self._rng = random.Random(seed)
+        self._accuracy = accuracy
+
+    async def act(
+        self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
+    ) -> PolicyStep:
+        goal, candidates = observation.probes["oracle"], observation.probes["candidates"]
+        careful = goal and self._rng.random() < self._accuracy
+        chosen = self._rng.choice(goal if careful else candidates or [{"x": 0, "y": 0}])
+        x, y = (int(chosen[axis]) // GRID * GRID + GRID // 2 for axis in ("x", "y"))
+        action = Click(x=x, y=y)
+        text = self._dialect.render([action], (observation.width, observation.height))
+        return PolicyStep(text=text, actions=[action.model_dump(exclude_defaults=True) | {"type": "click"}])
+
+    def forget(self, episode: str) -> None:
+        pass

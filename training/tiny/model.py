@@ -1,0 +1,143 @@
+"""The small policy's architecture, tokenizer and processor: an ordinary Qwen3-VL checkpoint, only small.
+
+Its vocabulary is cut to its world. Whole pieces of the dialect are single tokens (the prompt's constant preamble, the
+words of an action before its point, every number up to the screen's height), instructions are byte-level BPE learned
+from the tasks' own words, and bytes are the fall-back, so that any text at all can be encoded.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    GenerationConfig,
+    PaddleOCRVLProcessor,
+    PreTrainedTokenizerFast,
+    Qwen2VLImageProcessorPil,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+)
+
+from guiagent.dialects.ui_tars import UiTars
+
+PATCH, MERGE = 16, 2
+FACTOR = PATCH * MERGE  # the side of one visual token, in pixels
+HIDDEN, LAYERS, VISION_HIDDEN, VISION_LAYERS = 128, 4, 128, 3
+_LARGEST_NUMBER = 223
+
+_SPECIAL = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+)
+_CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+    "{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for c in m['content'] %}"
+    "{% if c['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% else %}{{ c['text'] }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def make_tokenizer(instructions: Iterable[str], vocabulary: int = 768) -> PreTrainedTokenizerFast:
+    """Byte-level BPE over `instructions` plus the dialect's pieces; `vocabulary` counts the BPE part."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=list(_SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(instructions, trainer)
+    pieces = ["user\n", "assistant\n", UiTars.preamble, "Action: click(start_box='(", ")')"]
+    pieces += [str(number) for number in range(_LARGEST_NUMBER + 1)]
+    bpe.add_tokens([AddedToken(piece, normalized=False) for piece in pieces])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        chat_template=_CHAT_TEMPLATE,
+        model_max_length=2048,
+        extra_special_tokens={
+            "image_token": "<|image_pad|>",
+            "video_token": "<|video_pad|>",
+            "vision_start_token": "<|vision_start|>",
+            "vision_end_token": "<|vision_end|>",
+        },
+    )
+
+
+def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3VLForConditionalGeneration:
+    """A freshly initialised model (seed it with torch.manual_seed) whose vocabulary is the tokenizer's."""
+    token = {name: tokenizer.convert_tokens_to_ids(name) for name in _SPECIAL}
+    text = {
+        "hidden_size": HIDDEN,
+        "intermediate_size": 3 * HIDDEN,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "vocab_size": len(tokenizer),
+        "max_position_embeddings": 2048,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "mrope_section": [4, 6, 6],
+            "mrope_interleaved": True,
+        },
+        "tie_word_embeddings": True,
+        "bos_token_id": token["<|endoftext|>"],
+        "eos_token_id": token["<|im_end|>"],
+        "pad_token_id": token["<|endoftext|>"],
+    }
+    vision = {
+        "depth": VISION_LAYERS,
+        "hidden_size": VISION_HIDDEN,
+        "intermediate_size": 2 * VISION_HIDDEN,
+        "num_heads": 4,
+        "out_hidden_size": HIDDEN,
+        "patch_size": PATCH,
+        "spatial_merge_size": MERGE,
+        "temporal_patch_size": 1,
+        "num_position_embeddings": 256,
+        "deepstack_visual_indexes": [0],
+    }
+    config = Qwen3VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=token["<|image_pad|>"],
+        video_token_id=token["<|video_pad|>"],
+        vision_start_token_id=token["<|vision_start|>"],
+        vision_end_token_id=token["<|vision_end|>"],
+        tie_word_embeddings=True,
+    )
+    model = Qwen3VLForConditionalGeneration(config)
+    model.generation_config = GenerationConfig(
+        eos_token_id=token["<|im_end|>"], pad_token_id=token["<|endoftext|>"], do_sample=True
+    )
+    return model
+
+
+def make_processor(tokenizer: PreTrainedTokenizerFast) -> PaddleOCRVLProcessor:
+    """Qwen-VL's own pictures and tokens. `Qwen3VLProcessor` would also demand a video processor, and with it
+    torchvision; this class of transformers expands image tokens by the same grid and needs neither."""
+    images = Qwen2VLImageProcessorPil(
+        patch_size=PATCH,
+        temporal_patch_size=1,
+        merge_size=MERGE,
+        size={"shortest_edge": 4 * FACTOR**2, "longest_edge": 512 * FACTOR**2},
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    return PaddleOCRVLProcessor(image_processor=images, tokenizer=tokenizer, chat_template=_CHAT_TEMPLATE)
+
+
+def save(model: Qwen3VLForConditionalGeneration, processor: PaddleOCRVLProcessor, directory: Path) -> None:
+    model.save_pretrained(directory)
+    processor.save_pretrained(directory)
