@@ -1,8 +1,8 @@
 """Runs the devices of this machine, and is the last to check who may act.
 
-The pool only issues tokens. Here, next to the device, the highest token seen is kept per device and a lower one is
-refused, so that a request that was delayed on its way cannot act on a device that has since gone to somebody else.
-Repeated requests (same idempotency key) get the recorded answer and do not act again.
+The pool only issues tokens. Here, next to the device, the highest token seen is kept per device and a lower
+one is refused, so that a request that was delayed on its way cannot act on a device that has since gone to
+somebody else. Repeated requests (same idempotency key) get the recorded answer and do not act again.
 """
 
 import asyncio
@@ -52,7 +52,9 @@ class Seat:
     driver: Device | None = None
     up: asyncio.Event = field(default_factory=asyncio.Event)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    stale: bool = False  # started anew under a live lease: what the holder had on it is gone until a reset
+    stale: bool = (
+        False  # replaced under a live lease: what its holder had on it is gone, so a reset comes first
+    )
     answers: dict[str, Observation] = field(default_factory=dict)  # by idempotency key, oldest first
     frame: Frame = field(default_factory=Frame)
     steps: int = 0
@@ -93,21 +95,24 @@ class DeviceHost:
         """End devices that dead owners left behind; returns how many."""
         return sum(self._drivers[kind].sweep() for kind in {device.kind for device in self._slots.values()})
 
-    # -- what the reconciler asks for -------------------------------------------------------------------------
+    # -- what the reconciler asks for ------------------------------------------------------------------------
 
-    async def start(self, device: str, *, held: bool) -> Capabilities:
-        """Start a device in this slot, in place of any before it. `held`: a lease on it lives on."""
+    async def start(self, device: str) -> Capabilities:
+        """Start a device in this slot, in place of any before it; it takes verbs once it is opened."""
         await self.stop(device)
         seat, config = self.seats[device], self._slots[device]
         async with _deadline("start", _START_DEADLINE_S):
             driver = await self._drivers[config.kind].start(config.width, config.height)
             seat.driver = driver
             seat.turn = asyncio.Lock()  # a verb that hangs on the former device keeps the former lock
-            seat.stale = held
             self._saw(seat, await driver.observe(_SHOWN))
-            capabilities = await driver.describe()
+            return await driver.describe()
+
+    def open(self, device: str, *, stale: bool) -> None:
+        """Let verbs through. `stale`: a lease outlived the device it was on, so a reset has to come first."""
+        seat = self.seats[device]
+        seat.stale = stale
         seat.up.set()
-        return capabilities
 
     async def close(self) -> None:
         """Stop every device."""
@@ -127,6 +132,7 @@ class DeviceHost:
         seat = self.seats[device]
         async with _deadline("recycle", _RECYCLE_DEADLINE_S), seat.turn:
             self._saw(seat, await _running(seat).reset(0, _BLANK, _SHOWN))
+            seat.stale = False
 
     async def check(self, device: str) -> None:
         """Raise FaultError where the device is no longer well."""
@@ -143,7 +149,7 @@ class DeviceHost:
             seat.fence = token
             seat.answers.clear()
 
-    # -- verbs of the holder ----------------------------------------------------------------------------------
+    # -- verbs of the holder ---------------------------------------------------------------------------------
 
     async def reset(
         self, lease: Lease, key: str, seed: int, baseline: Baseline, spec: ObserveSpec, deadline_s: float
@@ -197,7 +203,9 @@ class DeviceHost:
             if key is not None and key in seat.answers:
                 return seat.answers[key]
             observation = await act(seat, _running(seat))
-            self._admit(seat, lease)  # the lease may have ended meanwhile: then this is no longer the caller's
+            self._admit(
+                seat, lease
+            )  # the lease may have ended meanwhile: then this is no longer the caller's
             if key is not None:
                 seat.answers[key] = observation
                 if len(seat.answers) > _KEYS_KEPT:
@@ -224,7 +232,9 @@ def fenced(device: str, token: int) -> Fault:
 
 def _running(seat: Seat) -> Device:
     if seat.driver is None:
-        raise FaultError(Fault("farm", "stopped", "this device was stopped; take a new lease", retryable=True))
+        raise FaultError(
+            Fault("farm", "stopped", "this device was stopped; take a new lease", retryable=True)
+        )
     return seat.driver
 
 

@@ -1,11 +1,12 @@
 """The lease state machine: who holds which device, under which token, until when.
 
-Pure: no I/O, no clock, no randomness. `now` is an argument (seconds of any monotonic clock) and the secrets that name
-leases are handed in. What must outlive the process is returned as events, which `devices.store` makes durable.
+Pure: no I/O, no clock, no randomness. `now` is an argument (seconds of any monotonic clock) and the secrets
+that name leases are handed in. What must outlive the process is returned as events, which `devices.store`
+makes durable.
 
-A slot is a place in the farm (`browser-2`) that one device process after another fills, a generation each. Its token
-rises with every grant *and* with every end of a lease, so that whoever held the device before is refused from the
-moment the lease ends and not only from the next grant on.
+A slot is a place in the farm (`browser-2`) that one device process after another fills, a generation each.
+Its token rises with every grant *and* with every end of a lease, so that whoever held the device before is
+refused from the moment the lease ends and not only from the next grant on.
 """
 
 from collections import OrderedDict, deque
@@ -112,7 +113,7 @@ class Pool:
     def of(cls, slots: Iterable[Slot]) -> "Pool":
         return cls({slot.id: slot for slot in slots})
 
-    # -- leases -----------------------------------------------------------------------------------------------
+    # -- leases ----------------------------------------------------------------------------------------------
 
     def enqueue(self, request: Request) -> None:
         """Put a wish at the end of the queue; `pump` grants it. Raises UsageError where it can never be met."""
@@ -152,6 +153,8 @@ class Pool:
         blocked: set[str] = set()
         for request in list(self.queue):
             grant = self._keys.get(request.key)
+            if grant is not None and not self._up(grant):
+                continue
             if grant is None and request.kind not in blocked:
                 grant = self._grant(request, now)
             if grant is None:
@@ -186,7 +189,7 @@ class Pool:
             self._end(lease, _expired(lease)) for lease in list(self.leases.values()) if lease.expires <= now
         ]
 
-    # -- devices ----------------------------------------------------------------------------------------------
+    # -- devices ---------------------------------------------------------------------------------------------
 
     def device_booting(self, device: str) -> int:
         """A device is being started in this slot; returns its generation."""
@@ -201,10 +204,10 @@ class Pool:
         slot.capabilities = capabilities
         _move(slot, DeviceState.READY if slot.lease is None else DeviceState.LEASED)
 
-    def device_faulted(self, device: str, generation: int, fault: Fault, now: float) -> list[Event]:
-        """It broke: its lease ends with that fault. News of an earlier generation changes nothing."""
+    def device_faulted(self, device: str, fault: Fault, now: float) -> list[Event]:
+        """It broke: its lease ends with that fault. Told a second time, nothing changes."""
         slot = self.slots[device]
-        if generation != slot.generation or slot.state in (DeviceState.DEAD, DeviceState.QUARANTINED):
+        if slot.state in (DeviceState.DEAD, DeviceState.QUARANTINED):
             return []
         slot.failures = slot.failures + 1 if now - slot.failed_at < _FAILURE_WINDOW_S else 1
         slot.failed_at = now
@@ -214,12 +217,13 @@ class Pool:
             slot.retry_at = now + min(2.0 ** min(excess, 16), _QUARANTINE_MAX_S)
         return [self._end(self.leases[slot.lease], fault)] if slot.lease is not None else []
 
-    # -- restart ----------------------------------------------------------------------------------------------
+    # -- restart ---------------------------------------------------------------------------------------------
 
     def restore(
         self, tokens: Mapping[str, int], leases: Iterable[Lease], ends: Mapping[str, Fault], now: float
     ) -> list[Event]:
-        """Take up what a former process left: tokens go on rising, and every lease counts as renewed just now.
+        """Take up what a former process left: tokens go on rising, and every lease counts as renewed just
+        now.
 
         A lease on a device this farm no longer has ends.
         """
@@ -243,7 +247,7 @@ class Pool:
                 self._keys[key] = Granted(_request_of(group, self.slots[group[0].device].kind), tuple(group))
         return gone
 
-    # -- inside -----------------------------------------------------------------------------------------------
+    # -- inside ----------------------------------------------------------------------------------------------
 
     def _grant(self, request: Request, now: float) -> Granted | None:
         ready = [
@@ -272,6 +276,10 @@ class Pool:
         if request.key:
             self._keys[request.key] = grant
         return grant
+
+    def _up(self, grant: Granted) -> bool:
+        """False while a device that was held across a restart is still on its way back."""
+        return all(self.slots[lease.device].state is DeviceState.LEASED for lease in grant.leases)
 
     def _end(self, lease: Lease, fault: Fault) -> Ended:
         slot = self.slots[lease.device]

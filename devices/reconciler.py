@@ -16,19 +16,22 @@ _STARTS_AT_ONCE = max(2, os.cpu_count() or 1)
 
 
 class Reconciler:
-    """`changed(events)` is called after each transition, with what has to be stored (often nothing)."""
+    """`changed(events)` is called after each round and job, with what has to be stored (often nothing);
+    `faulted(device, fault)` when a device broke."""
 
     def __init__(
         self,
         pool: Pool,
         host: DeviceHost,
         changed: Callable[[Sequence[Event]], None],
+        faulted: Callable[[str, Fault], None],
         clock: Clock = time,
     ) -> None:
         self.settled = asyncio.Event()  # every slot has come up, or failed to, once
         self._pool = pool
         self._host = host
         self._changed = changed
+        self._faulted = faulted
         self._clock = clock
         self._starting = asyncio.Semaphore(_STARTS_AT_ONCE)
         self._wake = asyncio.Event()
@@ -77,19 +80,16 @@ class Reconciler:
                 return None
 
     async def _work(self, slot: Slot, job: Callable[[Slot], Awaitable[None]]) -> None:
-        events: list[Event] = []
         try:
             await job(slot)
         except FaultError as error:
-            self._host.seats[slot.id].faults += 1
-            now = self._clock.monotonic()
-            events = self._pool.device_faulted(slot.id, slot.generation, error.fault, now)
+            self._faulted(slot.id, error.fault)
         self._at_work.discard(slot.id)
-        if not self.settled.is_set() and all(
+        if all(
             one.generation > 0 and one.state is not DeviceState.BOOTING for one in self._pool.slots.values()
         ):
             self.settled.set()
-        self._changed(events)
+        self._changed(())
         self.wake()
 
     async def _start(self, slot: Slot) -> None:

@@ -1,18 +1,17 @@
 """The pool service: the lease machine, its memory, the devices and the reconciler, behind the verbs of the API."""
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from devices.config import PoolConfig
 from devices.drivers import Driver
-from devices.host import DeviceHost, fenced
+from devices.host import DeviceHost, Frame, fenced
 from devices.metrics import Metrics
-from devices.pool import DeviceState, Ended, Event, Granted, Lease, Pool, Request, Slot
+from devices.pool import Ended, Event, Granted, Lease, Pool, Request, Slot
 from devices.reconciler import Reconciler
 from devices.store import Store
 from guiagent.actions import Action
@@ -42,44 +41,45 @@ class NoDevice(FaultError):
 
 
 class PoolService:
-    """One per process and state directory. Use inside `running()`, on one event loop."""
+    """One per process and state directory; everything happens on the event loop that runs `run()`."""
 
     def __init__(self, config: PoolConfig, drivers: Mapping[str, Driver], clock: Clock = time) -> None:
+        slots = config.slots()
         self.metrics = Metrics()
         self._clock = clock
-        slots = config.slots()
-        self.host = DeviceHost(slots, drivers, clock)
-        self.pool = Pool.of(Slot(id, device.kind) for id, device in slots.items())
         self._sizes = {id: (device.width, device.height) for id, device in slots.items()}
+        self._host = DeviceHost(slots, drivers, clock)
+        self._pool = Pool.of(Slot(id, device.kind) for id, device in slots.items())
         self._store = Store(config.state_dir / "pool.sqlite")
-        self._reconciler = Reconciler(self.pool, self.host, self._changed, clock)
-        self._waiters: dict[Request, asyncio.Future[Granted]] = {}
-        self._writes: set[asyncio.Task[None]] = set()
+        self._reconciler = Reconciler(self._pool, self._host, self._changed, self._device_faulted, clock)
+        self._waiters: dict[Request, asyncio.Future[tuple[Granted, asyncio.Future[None]]]] = {}
 
     async def run(self) -> None:
-        """Keep the farm going until cancelled. Raises InfrastructureError where its devices cannot run here."""
+        """Keep the farm going until cancelled. InfrastructureError where its devices cannot run on this machine."""
         past = self._store.load()
         for device, token in past.tokens.items():
-            if device in self.host.seats:
-                self.host.fence(device, token)
-        self._changed(self.pool.restore(past.tokens, past.leases, past.ends, self._clock.monotonic()))
-        self.host.sweep()
+            if device in self._pool.slots:
+                self._host.fence(device, token)
+        self._changed(self._pool.restore(past.tokens, past.leases, past.ends, self._clock.monotonic()))
+        self._host.sweep()
         try:
             await self._reconciler.run()
         finally:
-            await self.host.close()
+            await self._host.close()
             await self._store.close()
 
     async def settled(self) -> None:
         """Returns once every device has come up, or failed to, once."""
         await self._reconciler.settled.wait()
 
-    # -- leases -----------------------------------------------------------------------------------------------
+    # -- leases ----------------------------------------------------------------------------------------------
 
-    async def acquire(self, wish: LeaseRequest, gone: Awaitable[Any]) -> list[LeaseInfo]:
-        """Leases on `wish.n` devices, on disk before this returns. Waits no longer once `gone` is done (the caller
-        hung up). Raises NoDevice, UsageError where the farm can never grant it, InfrastructureError where it cannot
-        be stored."""
+    async def acquire(self, wish: LeaseRequest, hung_up: Awaitable[Any]) -> list[LeaseInfo]:
+        """Leases on `wish.n` devices, on disk before this returns; stops waiting once the caller `hung_up`.
+
+        Raises NoDevice, UsageError where this farm can never grant it, InfrastructureError where it cannot be
+        stored.
+        """
         request = Request(
             ids=tuple(secrets.token_hex(16) for _ in range(wish.n)),
             kind=wish.kind,
@@ -90,90 +90,97 @@ class PoolService:
             key=wish.key,
         )
         began = self._clock.monotonic()
-        self.pool.enqueue(request)
+        self._pool.enqueue(request)
         waiter = self._waiters[request] = asyncio.get_running_loop().create_future()
-        self._changed(())
-        hang_up = asyncio.ensure_future(gone)
+        self._pump()
+        ended = asyncio.ensure_future(hung_up)
+        place = 0
         try:
-            if not waiter.done():
-                await asyncio.wait((waiter, hang_up), timeout=wish.wait_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((waiter, ended), timeout=wish.wait_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            hang_up.cancel()
+            ended.cancel()
             del self._waiters[request]
-            position = 0 if waiter.done() else self.pool.withdraw(request)
-            if position:
-                self._changed(())  # whoever waited behind may be next
-        if position:
-            raise NoDevice(wish.kind, wish.wait_s, position)
-        grant = waiter.result()
+            if not waiter.done():
+                place = self._pool.withdraw(request)
+                self._pump()  # whoever waited behind it may be next
+        if not waiter.done():
+            raise NoDevice(wish.kind, wish.wait_s, place)
+        grant, stored = waiter.result()
         try:
-            await self._store.commit((grant,))
+            await stored
         except InfrastructureError:
-            self._take_back(grant)
+            for lease in grant.leases:
+                if lease.id in self._pool.leases:
+                    self._changed(self._pool.release(lease.id, self._clock.monotonic()))
             raise
         now = self._clock.monotonic()
         self.metrics.lease_wait.observe(now - began)
         return [self._lease_info(lease, now) for lease in grant.leases]
 
-    def renew(self, lease_id: str, ttl_s: float | None = None) -> LeaseInfo:
+    def renew(self, lease_id: str, ttl_s: float) -> float:
+        """Returns for how many seconds from now the lease is good."""
         now = self._clock.monotonic()
-        return self._lease_info(self.pool.renew(lease_id, now, ttl_s), now)
+        return self._pool.renew(lease_id, now, ttl_s).expires - now
 
     async def release(self, lease_id: str) -> None:
-        events = self.pool.release(lease_id, self._clock.monotonic())
-        self._apply(events)
-        await self._store.commit(events)
+        """On disk before this returns."""
+        await self._apply(self._pool.release(lease_id, self._clock.monotonic()))
 
-    # -- verbs ------------------------------------------------------------------------------------------------
+    # -- verbs -----------------------------------------------------------------------------------------------
 
     async def reset(self, lease_id: str, ask: ResetRequest) -> Observation:
         lease = self._holder(lease_id, ask.token)
-        work = self.host.reset(lease, ask.key, ask.seed, ask.baseline, ask.spec, ask.deadline_s)
+        work = self._host.reset(lease, ask.key, ask.seed, ask.baseline, ask.spec, ask.deadline_s)
         return await self._watched(lease, work)
 
     async def step(self, lease_id: str, ask: StepRequest, actions: Sequence[Action]) -> Observation:
         lease = self._holder(lease_id, ask.token)
         with self.metrics.step.time():
-            return await self._watched(lease, self.host.step(lease, ask.key, actions, ask.spec, ask.deadline_s))
+            work = self._host.step(lease, ask.key, actions, ask.spec, ask.deadline_s)
+            return await self._watched(lease, work)
 
     async def observe(self, lease_id: str, ask: ObserveRequest) -> Observation:
         lease = self._holder(lease_id, ask.token)
-        return await self._watched(lease, self.host.observe(lease, ask.spec, ask.deadline_s))
+        return await self._watched(lease, self._host.observe(lease, ask.spec, ask.deadline_s))
 
     def _holder(self, lease_id: str, token: int) -> Lease:
-        lease = self.pool.renew(lease_id, self._clock.monotonic())
+        lease = self._pool.renew(lease_id, self._clock.monotonic())
         if lease.token != token:
             raise LeaseError(fenced(lease.device, token))
         return lease
 
     async def _watched(self, lease: Lease, work: Awaitable[Observation]) -> Observation:
         """A device that faults is taken out of the pool, and its lease ends with that fault."""
-        generation = self.pool.slots[lease.device].generation
         try:
             return await work
         except FaultError as error:
-            self.metrics.fault(error.fault)
-            if error.fault.origin == "device":
-                self.host.seats[lease.device].faults += 1
-                now = self._clock.monotonic()
-                self._changed(self.pool.device_faulted(lease.device, generation, error.fault, now))
+            if error.fault.origin == "device" and lease.id in self._pool.leases:
+                self._device_faulted(lease.device, error.fault)
+            else:
+                self.metrics.fault(error.fault)
             raise
 
-    # -- views ------------------------------------------------------------------------------------------------
+    # -- views -----------------------------------------------------------------------------------------------
 
     def info(self) -> FarmInfo:
         now = self._clock.monotonic()
-        return FarmInfo([self._device_info(slot, now) for slot in self.pool.slots.values()], len(self.pool.queue))
+        devices = [self._device_info(slot, now) for slot in self._pool.slots.values()]
+        return FarmInfo(devices, len(self._pool.queue))
+
+    def frame(self, device: str) -> Frame | None:
+        """The last picture of a device; None where there is no such device."""
+        seat = self._host.seats.get(device)
+        return seat.frame if seat is not None else None
 
     def _device_info(self, slot: Slot, now: float) -> DeviceInfo:
-        seat = self.host.seats[slot.id]
+        seat = self._host.seats[slot.id]
         width, height = self._sizes[slot.id]
         return DeviceInfo(
             id=slot.id,
             kind=slot.kind,
-            state=slot.state,
+            state=slot.state.value,
             generation=slot.generation,
-            label=self.pool.leases[slot.lease].label if slot.lease is not None else "",
+            label=self._pool.leases[slot.lease].label if slot.lease is not None else "",
             width=width,
             height=height,
             fps=seat.fps(now),
@@ -183,5 +190,35 @@ class PoolService:
         )
 
     def _lease_info(self, lease: Lease, now: float) -> LeaseInfo:
-        capabilities = self.pool.slots[lease.device].capabilities
-        ...
+        capabilities = self._pool.slots[lease.device].capabilities
+        assert capabilities is not None  # only a device that has come up is leased
+        return LeaseInfo(lease.id, lease.token, lease.device, lease.expires - now, capabilities)
+
+    # -- transitions -----------------------------------------------------------------------------------------
+
+    def _changed(self, events: Sequence[Event]) -> None:
+        """Something may have moved: store it in the background, and serve whoever waits."""
+        if events:
+            self._apply(events).add_done_callback(_report)
+        self._pump()
+
+    def _apply(self, events: Sequence[Event]) -> asyncio.Future[None]:
+        for event in events:
+            if isinstance(event, Ended):
+                self._host.fence(event.lease.device, event.token)
+        self._reconciler.wake()
+        return self._store.commit(events)
+
+    def _pump(self) -> None:
+        for grant in self._pool.pump(self._clock.monotonic()):
+            self._waiters[grant.request].set_result((grant, self._store.commit((grant,))))
+
+    def _device_faulted(self, device: str, fault: Fault) -> None:
+        self.metrics.fault(fault)
+        self._host.seats[device].faults += 1
+        self._changed(self._pool.device_faulted(device, fault, self._clock.monotonic()))
+
+
+def _report(write: asyncio.Future[None]) -> None:
+    if not write.cancelled() and (error := write.exception()) is not None:
+        _log.error("%s", error)

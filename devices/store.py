@@ -1,8 +1,8 @@
 """What a pool must not forget, in SQLite: tokens, live leases, and an append-only log of grants and ends.
 
-One thread writes. Callers that come while a commit is under way share the next one (group commit), so the price of an
-fsync is split among them and nobody starves at a lock. Renewals are not written: after a restart every lease counts as
-renewed just then, which can only lengthen it.
+One thread writes. Callers that come while a commit is under way share the next one (group commit), so the
+price of an fsync is split among them and nobody starves at a lock. Renewals are not written: after a restart
+every lease counts as renewed just then, which can only lengthen it.
 """
 
 import asyncio
@@ -65,7 +65,8 @@ class Store:
             raise self._explain(error) from error
 
     def _open(self) -> None:
-        # The exclusive lock is taken by the first write below and kept until the process ends, however it ends.
+        # The exclusive lock is taken by the first write below and kept until the process ends, however it
+        # ends.
         self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
@@ -93,23 +94,23 @@ class Store:
         faults = {id: msgspec.json.decode(ended, type=Fault) for id, ended in reversed(over)}
         return Remembered(tokens, leases, faults)
 
-    async def commit(self, events: Iterable[Event] = ()) -> None:
-        """Returns once `events`, and all handed in before them, are on disk. InfrastructureError where they are not."""
+    def commit(self, events: Iterable[Event] = ()) -> asyncio.Future[None]:
+        """A future that is done once `events`, and all handed in before them, are on disk; it ends in
+        InfrastructureError where they could not be written."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((tuple(events), done))
         if self._flushing is None:
             self._flushing = asyncio.create_task(self._flush())
-        await done
+        return done
 
     async def _flush(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiting:
             batch, self._waiting = self._waiting, []
+            events = [event for group, _ in batch for event in group]
             failure: Exception | None = None
             try:
-                await loop.run_in_executor(
-                    self._thread, self.write, [event for events, _ in batch for event in events]
-                )
+                await loop.run_in_executor(self._thread, self.write, events)
             except Exception as error:  # whoever waits for this commit gets to see it
                 failure = error
             for _, done in batch:
@@ -167,7 +168,8 @@ class Store:
 
     def _set_token(self, device: str, token: int) -> None:
         self._db.execute(
-            "INSERT INTO devices (id, token) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET token = excluded.token",
+            "INSERT INTO devices (id, token) VALUES (?, ?) ON CONFLICT (id) DO UPDATE"
+            " SET token = max(token, excluded.token)",
             (device, token),
         )
 

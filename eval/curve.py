@@ -90,7 +90,6 @@ def learning_curve(
     for held_out, name, x in ((before, "before", 78.0), (after, "after", width - 32.0)):
         if held_out is not None:
             parts.append(_whisker(held_out, name, x, box))
-            parts.append(f'<text class="tick {name}" x="{x}" y="{box.bottom + 20}">{name}</text>')
     return _svg(width, height, "Success rate over the training episodes", "".join(parts))
 
 
@@ -158,13 +157,16 @@ def _ticks(points: Sequence[CurvePoint], box: _Box, most: int) -> str:
 
 
 def _whisker(held_out: Proportion, name: str, x: float, box: _Box) -> str:
+    """A rate with its interval, its name above it, or below where there is no room above."""
     interval = held_out.interval
     low, high, rate = box.y(interval.low), box.y(interval.high), box.y(held_out.rate)
+    label = high - 8 if high > box.top + 16 else low + 18
     return (
         f'<g class="{name}"><line class="whisker" x1="{x}" y1="{low}" x2="{x}" y2="{high}"/>'
         f'<line class="whisker" x1="{x - 5}" y1="{low}" x2="{x + 5}" y2="{low}"/>'
         f'<line class="whisker" x1="{x - 5}" y1="{high}" x2="{x + 5}" y2="{high}"/>'
-        f'<circle class="held-out" cx="{x}" cy="{rate}" r="5"/></g>'
+        f'<circle class="held-out" cx="{x}" cy="{rate}" r="5"/>'
+        f'<text class="tick" x="{x}" y="{label}">{name}</text></g>'
     )
 
 

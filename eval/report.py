@@ -113,7 +113,7 @@ def _pool(comparison: Comparison, trained: bool) -> str:
         said = (
             f"95% intervals {span(before.interval)} and {span(after.interval)}; change "
             f"{_points(after.rate - before.rate)} points ({_points(change.low)} to {_points(change.high)}). "
-            f"Of {after.n} seeds {gained} were gained and {lost} lost, "
+            f"Of {after.n} paired seeds {gained} were gained and {lost} lost, "
             f"{'p &lt; 0.001' if p < 0.001 else f'p = {p:.3f}'}."
         )
     return f'<div class="pool"><h2>{name}</h2><p class="figures">{figures}</p><p>{said}</p></div>'
@@ -156,21 +156,17 @@ def _multiple(points: Sequence[CurvePoint], task: str) -> str:
 
 def _table(comparison: Comparison) -> str:
     before, after, baselines = comparison.before, comparison.after, comparison.baselines
-    columns = ["Task", "0 – 100%"]
-    columns += ["Before", "After", "Change"] if before else [after.label]
-    columns += [*(b.label for b in baselines), "Faults"]
-    classes = {1: ' class="plot"'}
-    head = "".join(
-        f'<th scope="col"{classes.get(i, "")}>{shown(name)}</th>' for i, name in enumerate(columns)
+    columns = [("", "Task"), ("plot", "0 to 100%")]
+    columns += (
+        [("before", "Before"), ("after", "After"), ("", "Change")] if before else [("after", after.label)]
     )
+    columns += [("", name) for name in (*(b.label for b in baselines), "Faults")]
+    head = "".join(f'<th scope="col" class="{kind}">{shown(name)}</th>' for kind, name in columns)
     body = "".join(_group(comparison, trained, len(columns)) for trained in (True, False))
     results = [r for r in (before, after, *baselines) if r]
     notes = "".join(f"<li>{shown(note)}</li>" for note in fault_notes(results))
-    return (
-        '<div class="scroll"><table><caption>Every scheduled episode counts; one that a fault left without a '
-        "verdict counts as a failure and shows under Faults. Small figures are 95% intervals.</caption>"
-        f"<thead><tr>{head}</tr></thead>{body}</table></div>"
-        + (f'<ul class="notes">{notes}</ul>' if notes else "")
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>{body}</table></div>' + (
+        f'<ul class="notes">{notes}</ul>' if notes else ""
     )
 
 

@@ -21,7 +21,7 @@ OPEN_CARDS = 4  # the first few are unfolded
 MAX_SHOWN = 1200  # characters of any one text
 _MEDIA = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png"}
 _STOPS = {
-    "task_done": "the page ended it",
+    "task_done": "ended by the task",
     "agent_done": "the agent said done",
     "max_steps": "out of steps",
     "parse_error": "unreadable action",
@@ -31,7 +31,7 @@ _STOPS = {
 _Pair = tuple[Trajectory | None, Trajectory]  # before and after
 
 Frames = Callable[[str], bytes]
-"""The bytes of a stored frame by its hash."""
+"""The bytes of a stored frame by its hash; KeyError where there is none."""
 
 
 def select(
@@ -93,7 +93,7 @@ def _card(items: Sequence[tuple[str, Trajectory]], frames: Frames, unfolded: boo
     episodes = "".join(_episode(label, t, frames, unfolded) for label, t in items)
     return (
         f'<section class="card"><h3>{shown(first.task)} <small>seed {first.seed}</small></h3>'
-        f'<p class="instruction">{shown(first.instruction)}</p>{episodes}</section>'
+        f'<p class="instruction">{shown(first.instruction)}</p><div class="sides">{episodes}</div></section>'
     )
 
 
@@ -103,21 +103,18 @@ def _episode(label: str, trajectory: Trajectory, frames: Frames, unfolded: bool)
     value = "unknown" if score is None or score.value is None else f"{score.value:g}"
     turns = "1 step" if len(trajectory.steps) == 1 else f"{len(trajectory.steps)} steps"
     why = trajectory.fault.message if trajectory.fault else score.reason if score else ""
+    reason = f'<p class="reason">{shown(why)}</p>' if why else ""
     film = "".join(_step(i, step, frames) for i, step in enumerate(trajectory.steps, 1))
-    if trajectory.final_frame and trajectory.steps:
+    if trajectory.steps:
         last = trajectory.steps[-1]
-        picture = _picture(
-            trajectory.final_frame, last.width, last.height, "the screen at the end", "", frames
-        )
-        reason = f'<p class="note">{shown(why)}</p>' if why else ""
-        film += f'<li>{picture}<p class="did"><b>end</b> {verdict}, score {value}</p>{reason}</li>'
+        picture = _picture(trajectory.final_frame, (last.width, last.height), "the last frame", "", frames)
+        film += f'<li>{picture}<p class="did"><b>end</b> {verdict}, score {value}</p></li>'
     wide = any(step.width > 1.2 * step.height for step in trajectory.steps)
     return (
         f'<details class="episode {kind}"{" open" if unfolded else ""}><summary>'
         f'<span class="verdict">{verdict}</span> <span class="label">{shown(label)}</span> '
-        f'<span class="facts">score {value} · {turns} · {_STOPS[trajectory.stop]}'
-        f"{_version(trajectory)}</span></summary>"
-        f'<ol class="film{" wide" if wide else ""}">{film}</ol></details>'
+        f'<span class="facts">score {value} · {turns} · {_STOPS[trajectory.stop]}</span></summary>'
+        f'{reason}<ol class="film{" wide" if wide else ""}">{film}</ol></details>'
     )
 
 
@@ -129,17 +126,10 @@ def _verdict(trajectory: Trajectory) -> tuple[str, str]:
     return ("success", "✓ success") if trajectory.success else ("failure", "✗ failure")
 
 
-def _version(trajectory: Trajectory) -> str:
-    versions = sorted({step.policy.policy_version for step in trajectory.steps})
-    return f" · weights {'–'.join(str(v) for v in {versions[0], versions[-1]})}" if versions else ""
-
-
 def _step(number: int, step: Step, frames: Frames) -> str:
-    actions = _readable(step)
+    actions, size = _readable(step), (step.width, step.height)
     did = "; ".join(describe(a) for a in actions) or "nothing was executed"
-    picture = _picture(
-        step.frame, step.width, step.height, did, overlay(actions, step.width, step.height), frames
-    )
+    picture = _picture(step.frame, size, did, overlay(actions, *size), frames)
     errors = "".join(f'<p class="error">{shown(e)}</p>' for e in (step.policy.error, step.action_error) if e)
     return (
         f'<li class="step">{picture}<p class="did"><b>{number}</b> {shown(did)}</p>'
@@ -155,15 +145,17 @@ def _readable(step: Step) -> list[Action]:
         return []
 
 
-def _picture(frame: str, width: int, height: int, alt: str, marks: str, frames: Frames) -> str:
-    data = frames(frame)
+def _picture(frame: str, size: tuple[int, int], label: str, marks: str, frames: Frames) -> str:
+    try:
+        data = frames(frame)
+    except KeyError:
+        return '<p class="error">this frame was not kept</p>'
     media = next((media for magic, media in _MEDIA.items() if data.startswith(magic)), None)
     if media is None:
         return '<p class="error">this frame is neither a JPEG nor a PNG</p>'
-    image = (
-        f'<image width="{width}" height="{height}" href="data:{media};base64,{b64encode(data).decode()}"/>'
-    )
+    width, height = size
+    source = f"data:{media};base64,{b64encode(data).decode()}"
     return (
-        f'<svg class="frame" viewBox="0 0 {width} {height}" role="img" aria-label="{shown(alt)}">'
-        f"{image}{marks}</svg>"
+        f'<svg class="frame" viewBox="0 0 {width} {height}" role="img" aria-label="{shown(label)}">'
+        f'<image width="{width}" height="{height}" href="{source}"/>{marks}</svg>'
     )

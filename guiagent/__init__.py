@@ -1,0 +1,98 @@
+"""Train, benchmark and drive agents that use screens, on a farm of real devices.
+
+    import guiagent
+
+    with guiagent.connect() as farm, farm.lease("browser") as device:
+        device.goto("https://example.org")
+        print(device.screenshot().size)
+
+Names are loaded when they are first used, so that `import guiagent` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from guiagent.actions import (
+        Action,
+        Answer,
+        Click,
+        Done,
+        Drag,
+        KeyChord,
+        KeyDown,
+        KeyUp,
+        LongPress,
+        MouseDown,
+        MouseUp,
+        Move,
+        Open,
+        Pinch,
+        PressButton,
+        Scroll,
+        Shell,
+        Swipe,
+        Type,
+        Wait,
+        Zoom,
+    )
+    from guiagent.errors import (
+        DialectError,
+        Fault,
+        FaultError,
+        GuiAgentError,
+        InfrastructureError,
+        LeaseError,
+        UsageError,
+    )
+    from guiagent.sync import connect
+    from guiagent.types import Baseline, Observation, ObserveSpec, Score, Trajectory
+
+__all__ = [
+    "Action",
+    "Answer",
+    "Baseline",
+    "Click",
+    "DialectError",
+    "Done",
+    "Drag",
+    "Fault",
+    "FaultError",
+    "GuiAgentError",
+    "InfrastructureError",
+    "KeyChord",
+    "KeyDown",
+    "KeyUp",
+    "LeaseError",
+    "LongPress",
+    "MouseDown",
+    "MouseUp",
+    "Move",
+    "Observation",
+    "ObserveSpec",
+    "Open",
+    "Pinch",
+    "PressButton",
+    "Score",
+    "Scroll",
+    "Shell",
+    "Swipe",
+    "Trajectory",
+    "Type",
+    "UsageError",
+    "Wait",
+    "Zoom",
+    "connect",
+]
+
+_HOMES = ("errors", "types", "actions", "sync")  # the cheapest to import first
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(f"guiagent.{home}")
+            if hasattr(module, name):
+                globals()[name] = value = getattr(module, name)
+                return value
+    raise AttributeError(f"module 'guiagent' has no attribute {name!r}")

@@ -118,7 +118,9 @@ class Pinch(_Action):
 
 class PressButton(_Action):
     type: Literal["press_button"] = "press_button"
-    button: Literal["back", "forward", "home", "recents", "menu", "enter", "power", "volume_up", "volume_down"]
+    button: Literal[
+        "back", "forward", "home", "recents", "menu", "enter", "power", "volume_up", "volume_down"
+    ]
 
 
 class Open(_Action):

@@ -93,10 +93,10 @@ def _value(text: str) -> Any:
 
 
 def _nearest(key: str, model: type[BaseModel]) -> str:
-    """A hint at the valid key most like `key`, or else at one with the same last part."""
+    """A hint at the valid key with the same last part, or else at the one most like `key`."""
     keys = list(_keys(model))
     leaf = key.rpartition(".")[2]
-    close = difflib.get_close_matches(key, keys, n=1) or [k for k in keys if k.rpartition(".")[2] == leaf]
+    close = [k for k in keys if k.rpartition(".")[2] == leaf] or difflib.get_close_matches(key, keys, n=1)
     return f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(model.model_fields)}"
 
 

@@ -1,8 +1,8 @@
 """The farm's API as data: paths, requests, replies, and problems (RFC 9457); shared by server and client.
 
-Requests are JSON. Verbs of a device answer in msgpack, so that frames travel as the bytes they are. What a person
-sends by hand (taking and renewing a lease) is a pydantic model and shows in the OpenAPI schema; what travels a hundred
-times a second is a msgspec struct, with only the actions left to pydantic.
+Requests are JSON. Verbs of a device answer in msgpack, so that frames travel as the bytes they are. What a
+person sends by hand (taking and renewing a lease) is a pydantic model and shows in the OpenAPI schema; what
+travels a hundred times a second is a msgspec struct, with only the actions left to pydantic.
 """
 
 from typing import Annotated, Any, Literal
@@ -151,7 +151,9 @@ def error_of(status: int, body: bytes) -> GuiAgentError:
     try:
         problem = _problem.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        fault = Fault("farm", f"http_{status}", f"the pool answered {status} without saying why", status >= 500)
+        fault = Fault(
+            "farm", f"http_{status}", f"the pool answered {status} without saying why", status >= 500
+        )
         return FaultError(fault)
     if problem.fault is not None:
         return (LeaseError if status in (404, 409, 410) else FaultError)(problem.fault)

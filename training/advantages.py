@@ -12,9 +12,9 @@ def group_advantages(
 ) -> list[float]:
     """How much better each member of a group did than the group: `(r - mean) / (std + eps)`.
 
-    A reward of None is a rollout that says nothing about the policy (a fault, an unknown score): it enters no
-    statistic and its advantage is 0. Equal rewards, or a single one, teach nothing: their advantages are exactly
-    0, never NaN. `std` "none" only subtracts the mean (Dr. GRPO, arXiv 2503.20783).
+    A reward of None is a rollout that says nothing about the policy (a fault, an unknown score): it enters
+    no statistic and its advantage is 0. Equal rewards, or a single one, teach nothing: their advantages are
+    exactly 0, never NaN. `std` "none" only subtracts the mean (Dr. GRPO, arXiv 2503.20783).
 
     Source: GRPO, arXiv 2402.03300 eq. 4.
     """

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from PIL import Image
-from transformers import AutoImageProcessor, AutoTokenizer
+from transformers import AutoProcessor
 
 from guiagent.coordinates import smart_resize
 from guiagent.dialects import Dialect
+from guiagent.dialects.ui_tars import UiTars
 from guiagent.errors import InfrastructureError
 
 _REPLY = "\N{OBJECT REPLACEMENT CHARACTER}"
@@ -38,15 +39,17 @@ class Picture(NamedTuple):
 class Encoder:
     """Tokenizer, chat template and image preparation of one checkpoint."""
 
-    def __init__(self, checkpoint: Path, dialect: Dialect) -> None:
+    def __init__(self, checkpoint: Path) -> None:
         if not (checkpoint / "config.json").is_file():
             message = f"no Hugging Face checkpoint at {checkpoint} (config.json is missing)"
             raise InfrastructureError(f"{message}; pass --policy a folder written by save_pretrained")
-        self.dialect = dialect
-        self.tokenizer = AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
-        images = AutoImageProcessor.from_pretrained(checkpoint, local_files_only=True, backend="pil")
+        self.processor = AutoProcessor.from_pretrained(checkpoint, local_files_only=True)
+        self.tokenizer = self.processor.tokenizer
+        images = self.processor.image_processor
         self._patch, self._merge = images.patch_size, images.merge_size
         self._temporal = images.temporal_patch_size
+        # The coordinates a policy writes are pixels of the picture as its own processor resizes it.
+        self.dialect: Dialect = UiTars(factor=self._patch * self._merge)
         self._min_pixels, self._max_pixels = images.size["shortest_edge"], images.size["longest_edge"]
         self._mean, self._std = (np.array(x, dtype=np.float32) for x in (images.image_mean, images.image_std))
         special = json.loads((checkpoint / "config.json").read_text())

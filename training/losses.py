@@ -12,16 +12,17 @@ from torch import Tensor
 
 from training.algorithms import ClippedLoss
 
-MAX_LOG_RATIO = 20.0  # e^20 is finite in float32; a ratio beyond it is clipped by every rule anyway
+MAX_LOG_RATIO = 20.0  # e^20 is finite in float32; a token further off has no gradient
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossInputs:
     """One micro-batch, and the size of the optimiser step it is a part of.
 
-    The totals count over every micro-batch and rank of the step, so the gradients of the parts simply add up to
-    that of the whole, however it was split. They include what need not be computed: a trajectory whose advantage
-    is 0 adds exactly 0 to the loss and may be left out of every micro-batch, but not out of the totals.
+    The totals count over every micro-batch and rank of the step, so the gradients of the parts simply add
+    up to that of the whole, however it was split. They include what need not be computed: a trajectory
+    whose advantage is 0 adds exactly 0 to the loss and may be left out of every micro-batch, but not out of
+    the totals.
     """
 
     logprobs: Tensor  # [B, T] float, log pi_theta of the sampled tokens, with gradient

@@ -1,16 +1,17 @@
 """Replay: where rollouts and the trainer meet.
 
-Rollouts open groups and add committed trajectories; the trainer takes closed groups. A group closes when the last
-of its members came, however long that one took: taking the first to finish would favour short episodes.
+Rollouts open groups and add committed trajectories; the trainer takes closed groups. A group closes when all
+of its members have come, however long one took: to take the first to finish would favour short episodes.
 
 Nothing here touches a disk. The trajectories are durable in the store before they are added, and a checkpoint
 holds `state()`; the two together say what was consumed, so `restore` can offer the rest again.
 """
 
 import random
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from statistics import fmean, pstdev
 from threading import Condition
 from typing import Any
@@ -22,11 +23,12 @@ from training.reward import outcome
 
 @dataclass(frozen=True, kw_only=True)
 class RescueAllFail:
-    """ARPO's replay rule: a group that failed as a whole gets one earlier success of its task in place of member 0.
+    """ARPO's replay: a group that failed as a whole gets an earlier success in place of member 0.
 
-    It reads outcomes, never shaped rewards. Each task keeps its `capacity` newest trajectories with an outcome
-    above `keep_above`; a group is rescued when its outcomes have a population deviation below `std_below` and a
-    mean below `mean_below`, with one drawn uniformly among those sampled at most `max_age` policy versions ago.
+    It reads outcomes, never shaped rewards. Each task keeps its `capacity` newest trajectories with an
+    outcome above `keep_above`; a group is rescued when its outcomes have a population deviation below
+    `std_below` and a mean below `mean_below`, with one drawn uniformly among those sampled at most
+    `max_age` policy versions ago.
     """
 
     capacity: int
@@ -41,10 +43,10 @@ class RescueAllFail:
 
 @dataclass(frozen=True)
 class Group:
-    """Siblings: one task, one seed, one policy, as many episodes. `members` are trained on.
+    """Siblings: episodes of one task from one seed. `members` are trained on.
 
-    Statistics of success belong to `sampled`, the episodes that were rolled out for this group; the two differ in
-    member 0 where the group was rescued.
+    Statistics of success belong to `sampled`, the episodes that were rolled out for this group; the two
+    differ in member 0 where the group was rescued.
     """
 
     id: str
@@ -102,8 +104,8 @@ class _Pending:
 class Replay:
     """Groups on their way from rollouts to the trainer, and the successes that rescue later ones.
 
-    Thread-safe: any thread opens and adds, one trainer takes. `take` is the only call that waits. A draw depends
-    only on `seed`, the group and the successes there are, so it needs no random state of its own.
+    Thread-safe: any thread opens and adds, one trainer takes. `take` is the only call that waits. A draw
+    depends only on `seed`, the group and the successes there are, so it needs no random state of its own.
     """
 
     def __init__(self, rescue: RescueAllFail | None, seed: int) -> None:
@@ -112,9 +114,10 @@ class Replay:
         self._opened = 0
         self._pending: dict[int, _Pending] = {}
         self._closed: deque[_Pending] = deque()  # those of `_pending` that the trainer may take, oldest first
-        self._successes: dict[str, deque[Trajectory]] = {}
+        fifo = partial(deque[Trajectory], maxlen=rescue.capacity if rescue else 0)
+        self._successes: defaultdict[str, deque[Trajectory]] = defaultdict(fifo)
         self._stats = ReplayStats()
-        self._changed = Condition()
+        self._changed = Condition()  # its lock is reentrant
 
     def open_group(self, task: str, seed: int, size: int) -> str:
         """Announces a group of `size` episodes; returns the id that its trajectories carry."""
@@ -134,11 +137,8 @@ class Replay:
             if group is None:
                 raise ValueError(f"trajectory {trajectory.id} belongs to no open group: {trajectory.group}")
             self._place(group, trajectory)
-            self._changed.notify_all()
 
-    def take(
-        self, count: int, *, current_version: int, max_staleness: int, timeout: float
-    ) -> list[Group]:
+    def take(self, count: int, *, current_version: int, max_staleness: int, timeout: float) -> list[Group]:
         """The `count` groups that closed first, as soon as there are so many; none if `timeout` seconds pass.
 
         A group whose oldest token was sampled more than `max_staleness` policy versions away from
@@ -153,7 +153,11 @@ class Replay:
         with self._changed:
             if not self._changed.wait_for(enough, timeout):
                 return []
-            return [self._settle(self._closed.popleft(), current_version) for _ in range(count)]
+            batch = [self._closed.popleft() for _ in range(count)]
+            taken = [self._hand_over(group, current_version) for group in batch]
+            for group in batch:  # only now: a batch's own successes must not rescue it
+                self._forget(group)
+            return taken
 
     def missing(self) -> list[tuple[str, str, int, int]]:
         """The members that open groups still wait for: (group id, task, seed, index), oldest group first."""
@@ -164,6 +168,12 @@ class Replay:
                 for index in range(group.size)
                 if index not in group.members
             ]
+
+    @property
+    def opened(self) -> int:
+        """Groups opened since the run began."""
+        with self._changed:
+            return self._opened
 
     @property
     def pending(self) -> int:
@@ -188,28 +198,29 @@ class Replay:
         with self._changed:
             return {
                 "opened": self._opened,
-                "pending": [[group.number, group.task, group.seed, group.size] for group in self._pending.values()],
+                "pending": [
+                    [group.number, group.task, group.seed, group.size] for group in self._pending.values()
+                ],
                 "successes": {task: [kept.id for kept in fifo] for task, fifo in self._successes.items()},
                 "stats": asdict(self._stats),
             }
 
     def restore(self, state: dict[str, Any] | None, store: Iterable[Trajectory]) -> None:
-        """Makes a new replay go on from a checkpoint's `state` (None: there is none) and the committed trajectories.
+        """Makes a new replay go on from a checkpoint's `state`, None if there is none, and a store.
 
-        What was committed and not settled when the state was taken is offered again, in the order of the commits,
-        and so are the groups opened since. Trajectories without a group are left alone.
+        What was committed and not settled when the state was taken is offered again, in the order of the
+        commits, and so are the groups opened since. Trajectories without a group are left alone.
 
         Raises:
             InfrastructureError: the store lacks a trajectory that the state refers to.
         """
-        state = _EMPTY if state is None else state
-        fifos = {} if self._rescue is None else state["successes"]
-        kept = {id for ids in fifos.values() for id in ids}
-        found: dict[str, Trajectory] = {}
         with self._changed:
-            self._stats = ReplayStats(**state["stats"])
-            self._pending = {number: _Pending(number, *rest) for number, *rest in state["pending"]}
-            self._opened = state["opened"]
+            state = state or self.state()
+            fifos = state["successes"] if self._rescue else {}
+            kept = {id for ids in fifos.values() for id in ids}
+            pending = {number: _Pending(number, *rest) for number, *rest in state["pending"]}
+            found: dict[str, Trajectory] = {}
+            offered: list[tuple[_Pending, Trajectory]] = []
             for trajectory in store:
                 if trajectory.id in kept:
                     found[trajectory.id] = trajectory
@@ -218,18 +229,21 @@ class Replay:
                 number = _number(trajectory.group)
                 if number >= state["opened"]:  # a group opened after the checkpoint
                     group = _Pending(number, trajectory.task, trajectory.seed, trajectory.group_size)
-                    self._pending.setdefault(number, group)
-                    self._opened = max(self._opened, number + 1)
-                if number in self._pending:
-                    self._place(self._pending[number], trajectory)
+                    pending.setdefault(number, group)
+                if number in pending:
+                    offered.append((pending[number], trajectory))
             if lost := kept - found.keys():
                 raise InfrastructureError(
-                    f"the checkpoint refers to {len(lost)} trajectories that the store does not hold, such as "
-                    f"{min(lost)}: restore the store from a copy, or start a new run"
+                    f"the checkpoint refers to {len(lost)} trajectories that the store does not hold, "
+                    f"such as {min(lost)}: restore the store from a copy, or start a new run"
                 )
-            self._pending = dict(sorted(self._pending.items()))
+            self._opened = max([state["opened"], *(number + 1 for number in pending)])
+            self._pending = dict(sorted(pending.items()))
+            self._stats = ReplayStats(**state["stats"])
             for task, ids in fifos.items():
-                self._fifo(task).extendleft(found[id] for id in reversed(ids))
+                self._successes[task].extend(found[id] for id in ids)
+            for group, trajectory in offered:
+                self._place(group, trajectory)
 
     def _place(self, group: _Pending, trajectory: Trajectory) -> None:
         if not 0 <= trajectory.group_index < group.size or trajectory.group_index in group.members:
@@ -244,6 +258,7 @@ class Replay:
             self._forget(group)
         else:
             self._closed.append(group)
+            self._changed.notify_all()
 
     def _drop_stale(self, version: int, max_staleness: int) -> None:
         for group in [group for group in self._closed if _staleness(group.sampled, version) > max_staleness]:
@@ -251,8 +266,7 @@ class Replay:
             self._stats.stale += 1
             self._forget(group)
 
-    def _settle(self, group: _Pending, version: int) -> Group:
-        """Takes a closed group: rescued first, and only then do its own successes become able to rescue."""
+    def _hand_over(self, group: _Pending, version: int) -> Group:
         sampled = group.sampled
         members = self._rescued(group, version) or sampled
         taken = Group(group.id, group.task, group.seed, sampled, members, _staleness(sampled, version))
@@ -262,7 +276,6 @@ class Replay:
         stats.replayed += taken.rescued
         stats.staleness += [0] * (taken.staleness + 1 - len(stats.staleness))
         stats.staleness[taken.staleness] += 1
-        self._forget(group)
         return taken
 
     def _rescued(self, group: _Pending, version: int) -> tuple[Trajectory, ...] | None:
@@ -270,7 +283,9 @@ class Replay:
         rule, sampled = self._rescue, group.sampled
         if rule is None or not rule.needed([value for t in sampled if (value := outcome(t)) is not None]):
             return None
-        candidates = [t for t in self._successes.get(group.task, ()) if _staleness([t], version) <= rule.max_age]
+        candidates = [
+            t for t in self._successes.get(group.task, ()) if _staleness([t], version) <= rule.max_age
+        ]
         if not candidates:
             return None
         return (random.Random(f"{self._seed}:{group.id}").choice(candidates), *sampled[1:])
@@ -283,11 +298,7 @@ class Replay:
             if value is None:
                 self._stats.masked += 1
             elif self._rescue is not None and value > self._rescue.keep_above:
-                self._fifo(group.task).append(member)
-
-    def _fifo(self, task: str) -> deque[Trajectory]:
-        capacity = None if self._rescue is None else self._rescue.capacity
-        return self._successes.setdefault(task, deque(maxlen=capacity))
+                self._successes[group.task].append(member)
 
 
 def _number(group_id: str) -> int:
@@ -297,7 +308,7 @@ def _number(group_id: str) -> int:
 def _staleness(trajectories: Iterable[Trajectory], version: int) -> int:
     """Policy versions between `version` and the furthest token of the valid ones.
 
-    A distance, not an age: after a resume from an older checkpoint, stored tokens can be of a version to come.
+    A distance, not an age: after a resume from an older checkpoint, tokens can be of a version to come.
     """
     versions = (step.policy.policy_version for t in trajectories if t.valid for step in t.steps)
     return max((abs(version - v) for v in versions), default=0)

@@ -8,8 +8,8 @@ from guiagent.protocols import Device
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """`start(width, height)` returns a running device or raises InfrastructureError (nothing to run it with) or
-    FaultError (it did not come up); `sweep()` ends devices whose owners died, and returns how many."""
+    """`start(width, height)` returns a running device or raises InfrastructureError (nothing to run it with)
+    or FaultError (it did not come up); `sweep()` ends devices whose owners died, and returns how many."""
 
     start: Callable[[int, int], Awaitable[Device]]
     sweep: Callable[[], int] = lambda: 0

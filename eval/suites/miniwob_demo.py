@@ -9,4 +9,5 @@ MINIWOB_DEMO = Suite(
     train_tasks=TRAIN_TASKS,
     unseen_tasks=UNSEEN_TASKS,
     episodes=50,
+    device="browser",
 )

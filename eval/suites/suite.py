@@ -21,6 +21,7 @@ class Suite:
     train_tasks: tuple[str, ...]  # trained on, here with seeds never trained on
     unseen_tasks: tuple[str, ...]  # never trained on
     episodes: int  # per task
+    device: str  # the kind to lease
     first_seed: int = FIRST_EVAL_SEED
 
     def __post_init__(self) -> None:

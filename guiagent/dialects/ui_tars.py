@@ -7,7 +7,7 @@ are read; nothing of it is ever evaluated.
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pydantic import ValidationError
 
@@ -341,15 +341,12 @@ def _centre(name: str, value: _Value | None) -> tuple[float, float]:
 
 
 def _scroll_step(direction: str, size: Size) -> tuple[int, int]:
-    steps: dict[str, Callable[[int, int], tuple[int, int]]] = {
-        "up": lambda w, h: (0, -h),
-        "down": lambda w, h: (0, h),
-        "left": lambda w, h: (-w, 0),
-        "right": lambda w, h: (w, 0),
-    }
+    """(dx, dy) of half a frame."""
+    steps = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
     if direction not in steps:
         raise DialectError(f"scroll() goes up, down, left or right, not {_excerpt(direction)}")
-    return steps[direction](size[0] // 2, size[1] // 2)
+    dx, dy = steps[direction]
+    return dx * (size[0] // 2), dy * (size[1] // 2)
 
 
 def _split_keys(keys: str) -> list[str]:

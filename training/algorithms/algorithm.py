@@ -1,4 +1,4 @@
-"""An algorithm: a handful of pure parts and their numbers. Imports no torch, so a command line can list them."""
+"""An algorithm: a few pure parts and their numbers. Imports no torch, so that a command line can list it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ Aggregation = Literal["token_mean", "traj_mean_token_mean"]
 class ClippedLoss:
     """The numbers of PPO's clipped objective; the formula is in `training.losses`.
 
-    A ratio counts within `[1 - clip_low, 1 + clip_high]`. `dual_clip` bounds the loss of a token with a negative
-    advantage by `-advantage * dual_clip` (arXiv 1912.09729); None leaves it unbounded.
+    A ratio counts within `[1 - clip_low, 1 + clip_high]`. `dual_clip` bounds the loss of a token with a
+    negative advantage by `-advantage * dual_clip` (arXiv 1912.09729); None leaves it unbounded.
     """
 
     clip_low: float

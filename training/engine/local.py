@@ -18,7 +18,6 @@ import torch
 from transformers import AutoModelForImageTextToText
 from transformers.cache_utils import DynamicCache
 
-from guiagent.dialects import Dialect
 from guiagent.errors import DialectError
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyStep
@@ -62,14 +61,13 @@ class LocalPolicy:
     def __init__(
         self,
         checkpoint: Path,
-        dialect: Dialect,
         *,
         temperature: float = 1.0,
         max_new_tokens: int = 32,
         max_batch: int = 64,
         seed: int = 0,
     ) -> None:
-        self.encoder = Encoder(checkpoint, dialect)
+        self.encoder = Encoder(checkpoint)
         self.model = AutoModelForImageTextToText.from_pretrained(checkpoint, local_files_only=True).eval()
         self.version = 0
         self.turns = 0

@@ -1,0 +1,115 @@
+"""The command line, and the one place where the packages meet. Heavy imports happen inside the commands."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from guiagent.errors import GuiAgentError
+
+app = typer.Typer(
+    help="Train, benchmark and drive agents that use screens, on a farm of real devices.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one key of the config: a.b=c")]
+
+
+@app.command()
+def up(
+    devices: Annotated[int, typer.Option(help="How many headless browsers.")] = 4,
+    width: Annotated[int, typer.Option(help="Of each screen, in pixels.")] = 1024,
+    height: Annotated[int, typer.Option(help="Of each screen, in pixels.")] = 768,
+    port: Annotated[int, typer.Option(help="0 picks a free one.")] = 8700,
+    state_dir: Annotated[
+        Path | None, typer.Option(help="Where the pool keeps its leases and its address.")
+    ] = None,
+) -> None:
+    """Start a device pool and serve it until interrupted."""
+    from guiagent.cli import pool
+
+    pool.up(devices, width, height, port, state_dir)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Option(help="A shipped recipe (arpo-demo, tiny-sft) or a TOML file.")],
+    run: Annotated[Path, typer.Option(help="The run's folder; an interrupted run goes on from it.")],
+    overrides: Overrides = None,
+) -> None:
+    """Train a policy on a farm of browsers that is started for it."""
+    from guiagent.cli import train as command
+
+    command.train(recipe, run, overrides or [])
+
+
+@app.command("eval")
+def evaluate(
+    policy: Annotated[str, typer.Option(help="A checkpoint folder, or null, random or oracle.")],
+    suite: Annotated[str, typer.Option(help="Which frozen tasks and seeds.")] = "miniwob-demo",
+    run: Annotated[
+        Path, typer.Option(help="Folder of the results; an interrupted run goes on from it.")
+    ] = Path("runs/eval"),
+    episodes: Annotated[int, typer.Option(help="Per task.")] = 50,
+    devices: Annotated[int, typer.Option(help="Browsers, and so episodes at once.")] = 8,
+    temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 1.0,
+) -> None:
+    """Benchmark a policy on a suite beside the null, random and oracle baselines."""
+    from guiagent.cli import evaluate as command
+
+    command.evaluate(policy, suite, run, episodes, devices, temperature)
+
+
+@app.command("run")
+def run_task(
+    instruction: Annotated[str, typer.Argument(help="What to do, in words.")],
+    url: Annotated[str, typer.Option(help="The page to begin at.")],
+    policy: Annotated[str, typer.Option(help="A checkpoint folder, or http://HOST:PORT/v1#MODEL.")],
+    max_steps: Annotated[int, typer.Option(help="Turns at most.")] = 15,
+    width: Annotated[int, typer.Option(help="Of the screen, in pixels.")] = 1024,
+    height: Annotated[int, typer.Option(help="Of the screen, in pixels.")] = 768,
+    run: Annotated[Path, typer.Option(help="Where the episode and its report are kept.")] = Path("runs/run"),
+) -> None:
+    """Let a policy drive one browser."""
+    from guiagent.cli import drive
+
+    drive.drive(instruction, url, policy, max_steps, width, height, run)
+
+
+@app.command()
+def demo(
+    run: Annotated[Path, typer.Option(help="The run's folder; an interrupted demo goes on from it.")] = Path(
+        "runs/demo"
+    ),
+    minutes: Annotated[float | None, typer.Option(help="Of training; the recipe's own by default.")] = None,
+    port: Annotated[int, typer.Option(help="Of the live page; 0 picks a free one.")] = 8700,
+    overrides: Overrides = None,
+) -> None:
+    """The main job end to end: a farm of browsers, online RL of the small policy, evaluation, a report."""
+    from guiagent.cli import demo as command
+
+    command.demo(run, minutes, port, overrides or [])
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine can do, one line a capability, with the command that mends what it cannot."""
+    from guiagent.cli import doctor as command
+
+    raise typer.Exit(command.doctor())
+
+
+def main() -> None:
+    """Errors of ours are one line on stderr and an exit code: 2 usage, 3 infrastructure."""
+    try:
+        app()
+    except GuiAgentError as error:
+        print(f"guiagent: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("guiagent: interrupted; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,5 @@
+"""`python -m guiagent.cli`."""
+
+from guiagent.cli import main
+
+main()

@@ -1,0 +1,100 @@
+"""`guiagent doctor`: one line a capability, with the command that mends what is missing. Never a traceback."""
+
+import importlib.metadata
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from guiagent.errors import GuiAgentError, InfrastructureError
+
+
+def doctor() -> int:
+    """Print the findings; 0 when the demo can run here, 3 when something it needs is missing."""
+    missing = False
+    for name, check, needed in _CHECKS:
+        try:
+            print(f"{name:<9} ok    {check()}")
+        except (GuiAgentError, importlib.metadata.PackageNotFoundError) as error:
+            missing |= needed
+            print(f"{name:<9} {'MISSING' if needed else 'no'}  {error}")
+    return InfrastructureError.exit_code if missing else 0
+
+
+def _python() -> str:
+    if sys.version_info < (3, 11):
+        raise InfrastructureError("Python 3.11 or newer is needed")
+    return sys.version.split()[0]
+
+
+def _browser() -> str:
+    from devices.drivers.browser import find
+
+    found = find()
+    kind = "headless shell, begin-frame control" if found.headless_shell else "full Chromium, slower steps"
+    return f"{found.path} ({kind})"
+
+
+def _package(name: str, extra: str) -> Callable[[], str]:
+    def check() -> str:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            raise InfrastructureError(f"{name} is not installed: pip install 'guiagent[{extra}]'") from None
+
+    return check
+
+
+def _port() -> str:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", 8700))
+        except OSError:
+            raise InfrastructureError("port 8700 is taken: pass --port 0 for any free one") from None
+    return "8700 is free"
+
+
+def _disk() -> str:
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    if free < 2:
+        raise InfrastructureError(f"{free:.1f} GiB free here; the demo needs 2: free some or pass --run elsewhere")
+    return f"{free:.0f} GiB free"
+
+
+def _memory() -> str:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    if total < 6:
+        raise InfrastructureError(f"{total:.1f} GiB of memory; the demo needs 6: pass --set rollout.devices=4")
+    return f"{total:.0f} GiB, {os.cpu_count()} cores"
+
+
+def _gpu() -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InfrastructureError("no CUDA device; the demo does not need one")
+    return torch.cuda.get_device_name(0)
+
+
+def _checkpoint() -> str:
+    from guiagent.cli.policy import SMALL_POLICY
+
+    if not (SMALL_POLICY / "model.safetensors").is_file():
+        raise InfrastructureError("the small policy is missing: guiagent train --recipe tiny-sft --run runs/tiny")
+    return str(SMALL_POLICY)
+
+
+_CHECKS: tuple[tuple[str, Callable[[], str], bool], ...] = (
+    ("python", _python, True),
+    ("browser", _browser, True),
+    ("torch", _package("torch", "train"), True),
+    ("farm", _package("fastapi", "farm"), True),
+    ("pages", _package("miniwob", "browser"), True),
+    ("policy", _checkpoint, True),
+    ("memory", _memory, True),
+    ("disk", _disk, True),
+    ("port", _port, False),
+    ("gpu", _gpu, False),
+)

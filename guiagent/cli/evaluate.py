@@ -1,0 +1,84 @@
+"""`guiagent eval`: a policy on a suite beside the null, random and oracle baselines, resumed where it was cut."""
+
+import asyncio
+from pathlib import Path
+
+from rich.console import Console
+
+from eval.report import RunSummary, write_report, write_summary
+from eval.results import Comparison, SuiteResult
+from eval.run import run_suite
+from eval.suites import find_suite
+from eval.suites.suite import Suite
+from eval.table import print_table
+from eval.viewer import select
+from guiagent.cli.farm import own_farm
+from guiagent.cli.memory import PeakMemory
+from guiagent.cli.policy import BASELINES, open_policy
+from guiagent.cli.progress import StageLine
+from guiagent.cli.provenance import commit
+from guiagent.client import FarmClient
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import ObserveSpec, Trajectory
+from rewards.tasksets import TASKSETS
+from rewards.tasksets.miniwob import HEIGHT, WIDTH
+
+SPEC = ObserveSpec(frame="png")
+_MAX_NEW_TOKENS = 16
+
+
+async def measure(
+    suite: Suite, farm: FarmClient, name: str, label: str, out: Path, episodes: int, devices: int, temperature: float, line: StageLine
+) -> SuiteResult:
+    """One policy over the suite, with its progress on `line`."""
+    with open_policy(name, temperature, _MAX_NEW_TOKENS) as policy:
+        return await run_suite(
+            suite,
+            TASKSETS[suite.taskset](oracle=name == "oracle"),
+            policy,
+            farm,
+            out,
+            label=label,
+            episodes=episodes,
+            concurrency=devices,
+            spec=SPEC,
+            on_progress=lambda p: line.update(f"{label}: {p.done} of {p.total} episodes, {p.successes} successes, {p.faults} faults"),
+        )
+
+
+def evaluate(policy: str, suite_name: str, run: Path, episodes: int, devices: int, temperature: float) -> None:
+    suite = find_suite(suite_name)
+    console = Console()
+
+    async def work() -> list[SuiteResult]:
+        async with own_farm(devices, WIDTH, HEIGHT) as farm:
+            console.print(f"farm      {devices} browsers  live page {farm.live_url}", soft_wrap=True)
+            results = []
+            names = (policy, *(name for name in BASELINES if name != policy))
+            with StageLine(console, "1/1", "eval") as line:
+                for name in names:
+                    label = name if name in BASELINES else "policy"
+                    results.append(
+                        await measure(suite, farm.client, name, label, run / label, episodes, devices, temperature, line)
+                    )
+            return results
+
+    with PeakMemory() as memory:
+        first, *baselines = asyncio.run(work())
+    print_table([first, *baselines], console)
+    with TrajectoryStore(run / first.label / "trajectories", readonly=True) as store:
+        trajectories = list(store)
+        summary = RunSummary(
+            title=f"{policy} on {suite.name}",
+            commit=commit(),
+            wall_seconds=sum(trajectory.seconds for trajectory in trajectories),
+            episodes=sum(len(result.episodes) for result in (first, *baselines)),
+            env_steps=sum(len(trajectory.steps) for trajectory in trajectories),
+            peak_memory_mb=memory.megabytes,
+            config={"policy": policy, "episodes": episodes, "temperature": temperature},
+        )
+        comparison = Comparison(after=first, baselines=tuple(baselines))
+        none: list[Trajectory] = []
+        write_report(run / "report.html", summary, comparison, [], select(none, trajectories, 12), store.frame)
+    write_summary(run / "summary.json", summary, comparison)
+    console.print(f"report    {run / 'report.html'}", soft_wrap=True)

@@ -1,0 +1,53 @@
+"""Peak memory of this process and everything it started, as proportional set size (shared pages counted once)."""
+
+import contextlib
+import os
+import threading
+from pathlib import Path
+
+_INTERVAL_S = 5.0
+
+
+class PeakMemory:
+    """Samples in a thread while the context is open; `megabytes` is the largest sum seen."""
+
+    def __init__(self) -> None:
+        self.megabytes = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
+
+    def __enter__(self) -> "PeakMemory":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            self.megabytes = max(self.megabytes, sum(map(_pss_kb, descendants(os.getpid()))) / 1024)
+            self._stop.wait(_INTERVAL_S)
+
+
+def descendants(root: int) -> list[int]:
+    """`root` and all processes below it."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found, index = [root], 0
+    while index < len(found):
+        found += children.get(found[index], [])
+        index += 1
+    return found
+
+
+def _pss_kb(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    return 0  # it ended meanwhile

@@ -1,0 +1,36 @@
+"""Policies by the name a user gives them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from guiagent.dialects import DIALECTS
+from guiagent.policies import ChatPolicy, NullPolicy, OraclePolicy, RandomPolicy
+from guiagent.protocols import Policy
+
+BASELINES = {"null": NullPolicy, "random": RandomPolicy, "oracle": OraclePolicy}
+SMALL_POLICY = Path(str(files("training") / "tiny" / "checkpoint"))
+
+
+@contextmanager
+def open_policy(name: str, temperature: float, max_new_tokens: int) -> Iterator[Policy]:
+    """A baseline, `tiny` for the shipped small policy, http(s)://HOST/v1#MODEL for a server, or a checkpoint folder."""
+    if name in BASELINES:
+        yield BASELINES[name]()
+        return
+    if name.startswith(("http://", "https://")):
+        url, _, model = name.partition("#")
+        yield ChatPolicy(url, model, DIALECTS["ui-tars"], temperature=temperature)
+        return
+    import torch
+
+    from training.engine.local import LocalPolicy
+
+    torch.set_num_threads(1)
+    folder = SMALL_POLICY if name == "tiny" else Path(name)
+    policy = LocalPolicy(folder, temperature=temperature, max_new_tokens=max_new_tokens)
+    try:
+        yield policy
+    finally:
+        policy.close()

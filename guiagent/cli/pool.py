@@ -1,0 +1,19 @@
+"""`guiagent up`: a pool in the foreground."""
+
+import asyncio
+from pathlib import Path
+
+from devices.config import DeviceConfig, PoolConfig
+from devices.server import serve
+from guiagent.embedded import state_dir
+from guiagent.wire import Endpoint
+
+
+def up(devices: int, width: int, height: int, port: int, folder: Path | None) -> None:
+    screens = [DeviceConfig(kind="browser", count=devices, width=width, height=height)]
+    config = PoolConfig(port=port, state_dir=folder or state_dir(), devices=screens)
+    asyncio.run(serve(config, on_ready=_announce))
+
+
+def _announce(endpoint: Endpoint) -> None:
+    print(f"pool ready  live page {endpoint.live_url}", flush=True)

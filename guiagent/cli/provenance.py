@@ -1,0 +1,18 @@
+"""Which code made a figure."""
+
+import subprocess
+from pathlib import Path
+
+
+def commit() -> str:
+    """The checkout's commit, with "+" where files differ from it; "unknown" outside a checkout."""
+    root = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

@@ -1,0 +1,100 @@
+"""Finding this user's running pool, or starting one that lives no longer than this process."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from guiagent.client import FarmClient
+from guiagent.errors import GuiAgentError, InfrastructureError
+from guiagent.wire import Endpoint
+
+_START_S = 60.0
+_STOP_S = 10.0
+_POLL_S = 0.05
+
+
+def state_dir() -> Path:
+    """Where this user's pool keeps its state: $GUIAGENT_HOME, or ~/.local/state/guiagent."""
+    home = os.environ.get("GUIAGENT_HOME")
+    return Path(home) if home else Path.home() / ".local" / "state" / "guiagent"
+
+
+def read_endpoint(folder: Path) -> Endpoint | None:
+    """The way into the pool of that state directory; None where there is none, or it is somebody else's."""
+    path = folder / "endpoint.json"
+    try:
+        if path.stat().st_uid != os.getuid():
+            return None
+        return msgspec.json.decode(path.read_bytes(), type=Endpoint)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+async def find_pool() -> Endpoint | None:
+    """This user's pool, if one is running and answers."""
+    endpoint = read_endpoint(state_dir())
+    if endpoint is None:
+        return None
+    try:
+        async with FarmClient(endpoint.url, endpoint.token) as farm:
+            await farm.devices()
+    except GuiAgentError:
+        return None
+    return endpoint
+
+
+@contextlib.contextmanager
+def private_pool(devices: int, *, width: int = 1024, height: int = 768, port: int = 0) -> Iterator[Endpoint]:
+    """A pool of `devices` headless browsers in a child process, for nobody else; stopped on leaving.
+
+    Where `setpriv` is there (every Debian), the kernel stops it too when the thread that entered this dies
+    with its process. Raises InfrastructureError with the child's own words where it does not come up.
+    """
+    with tempfile.TemporaryDirectory(prefix="guiagent-pool-") as folder, contextlib.ExitStack() as stack:
+        log = Path(folder) / "log"
+        setpriv = shutil.which("setpriv")
+        follow = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
+        screen = ["--devices", str(devices), "--width", str(width), "--height", str(height)]
+        up = ["up", *screen, "--state-dir", folder, "--port", str(port)]
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                [*follow, sys.executable, "-m", "guiagent.cli", *up],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # a Ctrl-C here is ours to handle; the pool is stopped in order
+            )
+        stack.callback(_stop, child)
+        yield _wait_for(child, Path(folder), log)
+
+
+def _wait_for(child: subprocess.Popen[bytes], folder: Path, log: Path) -> Endpoint:
+    give_up = time.monotonic() + _START_S
+    while (endpoint := read_endpoint(folder)) is None:
+        if child.poll() is not None:
+            lines = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+            reason = lines[-1].removeprefix("guiagent: ")
+            raise InfrastructureError(f"the device pool did not start: {reason}")
+        if time.monotonic() > give_up:
+            raise InfrastructureError(
+                f"the device pool did not start within {_START_S:g} s; try `guiagent doctor`, or `guiagent up`"
+            )
+        time.sleep(_POLL_S)
+    return endpoint
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()

@@ -1,0 +1,226 @@
+"""The farm as plain Python, for scripts and notebooks; without an address it finds or starts a pool by
+itself.
+
+    with guiagent.connect() as farm, farm.lease("browser") as device:
+        device.goto("https://example.org")
+        device.click(120, 80)
+        device.screenshot().image.show()
+
+The async client does the work, on an event loop in a thread of its own.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import io
+import threading
+from collections.abc import Coroutine, Iterable, Mapping
+from functools import cached_property
+from typing import Any, Self, TypeVar
+
+from PIL import Image
+
+from guiagent.actions import Action, Button, Click, Drag, KeyChord, Open, Scroll, Type
+from guiagent.client import FarmClient, LeasedDevice
+from guiagent.embedded import find_pool, private_pool
+from guiagent.errors import UsageError
+from guiagent.types import Baseline, FrameFormat, Observation, ObserveSpec
+from guiagent.wire import Endpoint, FarmInfo, Grant
+
+T = TypeVar("T")
+
+
+def connect(url: str | None = None, token: str | None = None, *, devices: int = 1) -> "Farm":
+    """A farm of devices; use it in `with`, or call its `close`.
+
+    With `url` and `token`: that pool. Without: the pool this user has running (`guiagent up`), or else one of
+    `devices` headless browsers that is started for this process and ends with it.
+
+    Raises InfrastructureError where no pool answers, or none can be started.
+    """
+    if url is None:
+        return Farm(None, devices)
+    if token is None:
+        raise UsageError("connect(url) needs the pool's token as well; it is in the pool's endpoint.json")
+    return Farm(Endpoint(url, token, pid=0), devices)
+
+
+class Farm:
+    """A connection to a pool; several threads may share it."""
+
+    def __init__(self, endpoint: Endpoint | None, devices: int) -> None:
+        self._resources = contextlib.ExitStack()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="guiagent", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+        try:
+            self._endpoint, self._client = self.wait(self._open(endpoint, devices))
+        except BaseException:
+            self._end_loop()
+            raise
+
+    @property
+    def live_url(self) -> str:
+        """The page with all screens. It carries the pool's token: treat it as a secret."""
+        return f"{self._endpoint.url}/#token={self._endpoint.token}"
+
+    def lease(
+        self,
+        kind: str = "browser",
+        *,
+        ttl: float = 60.0,
+        grants: Iterable[Grant] = (),
+        label: str = "",
+        wait: float = 30.0,
+    ) -> "SyncDevice":
+        """One device; use it in `with`, or call its `close`. Arguments and errors as `FarmClient.lease`."""
+
+        async def take() -> LeasedDevice:
+            return await self._client.lease(kind, ttl=ttl, grants=grants, label=label, wait=wait)
+
+        return SyncDevice(self, self.wait(take()))
+
+    def devices(self) -> FarmInfo:
+        return self.wait(self._client.devices())
+
+    def close(self) -> None:
+        """Give all devices back, and stop the pool if it was started for this connection."""
+        if not self._loop.is_closed():
+            try:
+                self.wait(self._shut())
+            finally:
+                self._end_loop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine that runs on this connection's event loop."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # where the caller was interrupted; nothing to do for one that is done
+
+    # Both run on the loop's thread: a pool is tied to the life of the thread that started it.
+
+    async def _open(self, endpoint: Endpoint | None, devices: int) -> tuple[Endpoint, FarmClient]:
+        endpoint = endpoint or await find_pool()
+        if endpoint is None:
+            endpoint = self._resources.enter_context(private_pool(devices))
+        client = FarmClient(endpoint.url, endpoint.token)
+        await client.devices()  # a wrong address or token shows here, not at the first click
+        return endpoint, client
+
+    async def _shut(self) -> None:
+        with self._resources:
+            await self._client.close()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        atexit.unregister(self.close)
+
+
+class Screenshot:
+    """A picture of a screen, as PNG bytes; decoded when it is first looked at."""
+
+    def __init__(self, observation: Observation) -> None:
+        self._png = observation.frame
+        self.size = (observation.width, observation.height)
+
+    def png(self) -> bytes:
+        return self._png
+
+    @cached_property
+    def image(self) -> Image.Image:
+        image = Image.open(io.BytesIO(self._png), formats=("PNG",))
+        image.load()
+        return image
+
+
+class SyncDevice:
+    """A leased device, one blocking call a verb.
+
+    The verbs that do one thing raise UsageError where it had no effect, and return what the device shows
+    then.
+    """
+
+    def __init__(self, farm: Farm, device: LeasedDevice) -> None:
+        self._farm = farm
+        self._device = device
+        self.id = device.id
+
+    @property
+    def live_url(self) -> str:
+        """The page with this device's screen. It carries the pool's token: treat it as a secret."""
+        return f"{self._farm.live_url}&device={self.id}"
+
+    def goto(self, url: str) -> Observation:
+        return self._do(Open(target=url))
+
+    def click(self, x: int, y: int, button: Button = "left", count: int = 1) -> Observation:
+        return self._do(Click(x=x, y=y, button=button, count=count))
+
+    def type(self, text: str, clear: bool = False, submit: bool = False) -> Observation:
+        """Into what has the focus."""
+        return self._do(Type(text=text, clear=clear, submit=submit))
+
+    def key(self, *keys: str) -> Observation:
+        """Press keys together: `key("Control", "a")`."""
+        return self._do(KeyChord(keys=keys))
+
+    def scroll(self, x: int, y: int, dx: int = 0, dy: int = 0) -> Observation:
+        """At a point, by pixels; positive `dy` goes down the page."""
+        return self._do(Scroll(x=x, y=y, dx=dx, dy=dy))
+
+    def drag(self, *path: tuple[int, int]) -> Observation:
+        return self._do(Drag(path=path))
+
+    def act(self, *actions: Action) -> Observation:
+        """Several actions in one round trip; what went wrong is in `action_error`."""
+        return self._farm.wait(self._device.act(actions, ObserveSpec()))
+
+    def reset(self, url: str = "about:blank", seed: int = 0, script: str | None = None) -> Observation:
+        """To a clean device that shows `url`; `script` (grant "exec") runs there with SEED."""
+        return self._farm.wait(self._device.reset(seed, Baseline(url, script), ObserveSpec()))
+
+    def observe(
+        self,
+        frame: FrameFormat = "jpeg",
+        *,
+        tree: bool = False,
+        page: bool = False,
+        probes: Mapping[str, str] | None = None,
+    ) -> Observation:
+        """What the device shows, with its accessibility tree, its url and title, and probes if asked for."""
+        spec = ObserveSpec(frame=frame, tree=tree, page=page, probes=dict(probes or {}))
+        return self._farm.wait(self._device.observe(spec))
+
+    def screenshot(self) -> Screenshot:
+        return Screenshot(self.observe("png"))
+
+    def evaluate(self, expression: str) -> Any:
+        """The JSON value of a JavaScript expression in the page. The lease needs the grant "exec"."""
+        return self.observe("none", probes={"value": expression}).probes["value"]
+
+    def close(self) -> None:
+        """Give the device back."""
+        self._farm.wait(self._device.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _do(self, action: Action) -> Observation:
+        observation = self.act(action)
+        if observation.action_error is not None:
+            raise UsageError(f"{action.type}: {observation.action_error}")
+        return observation

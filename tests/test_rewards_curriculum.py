@@ -1,0 +1,74 @@
+"""The curriculum: which task comes next, and why."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewards.curriculum import Curriculum
+
+TASKS = ["never", "sometimes", "always"]
+
+
+def settled() -> Curriculum:
+    curriculum = Curriculum(TASKS, floor=0.05, rate=0.1)
+    for i in range(200):
+        curriculum.update("never", 0.0)
+        curriculum.update("sometimes", float(i % 2))
+        curriculum.update("always", 1.0)
+    return curriculum
+
+
+def test_the_average_moves_by_its_rate():
+    curriculum = Curriculum(["a"], rate=0.1)
+    curriculum.update("a", 1.0)
+    assert curriculum.success["a"] == pytest.approx(0.55)
+    curriculum.update("a", 0.0)
+    assert curriculum.success["a"] == pytest.approx(0.495)
+
+
+def test_weights_are_the_floor_and_the_variance():
+    curriculum = settled()
+    assert curriculum.weights["never"] == pytest.approx(0.05, abs=1e-6)
+    assert curriculum.weights["always"] == pytest.approx(0.05, abs=1e-6)
+    assert curriculum.weights["sometimes"] == pytest.approx(0.3, abs=0.01)
+
+
+def test_tasks_come_in_proportion_to_their_weights():
+    curriculum, rng, n = settled(), random.Random(0), 6000
+    drawn = [curriculum.next(rng) for _ in range(n)]
+    total = sum(curriculum.weights.values())
+    for task, weight in curriculum.weights.items():
+        assert drawn.count(task) / n == pytest.approx(weight / total, abs=0.025)
+
+
+def test_the_same_seed_gives_the_same_tasks():
+    first, second = random.Random(7), random.Random(7)
+    curriculum = settled()
+    assert [curriculum.next(first) for _ in range(50)] == [curriculum.next(second) for _ in range(50)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(TASKS), st.floats(0, 1))))
+def test_every_task_stays_in_sight_and_the_state_survives_json(outcomes):
+    curriculum = Curriculum(TASKS)
+    for task, success in outcomes:
+        curriculum.update(task, success)
+    assert all(0.05 <= weight <= 0.3 + 1e-9 for weight in curriculum.weights.values())
+    restored = Curriculum(TASKS)
+    restored.restore(json.loads(json.dumps(curriculum.state())))
+    assert restored.state() == curriculum.state()
+
+
+def test_tasks_may_come_and_go_between_runs():
+    curriculum = Curriculum(["always", "new"])
+    curriculum.restore(settled().state())
+    assert list(curriculum.success) == ["always", "new"]
+    assert curriculum.success["new"] == 0.5
+    assert curriculum.success["always"] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_an_unknown_task_is_refused():
+    with pytest.raises(KeyError):
+        Curriculum(TASKS).update("other", 1.0)

@@ -1,0 +1,505 @@
+"""Replay: what the trainer is given, what is dropped and counted, what rescues a group, what a restart keeps."""
+
+import dataclasses
+import itertools
+import json
+import random
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guiagent.errors import Fault, InfrastructureError
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import PolicyStep, Score, Step, Trajectory
+from training.algorithms import ALGORITHMS
+from training.replay import Group, Replay, ReplayStats
+
+ARPO = ALGORITHMS["arpo"]
+FAULT = Fault("device", "crashed", "the browser died")
+
+_ids = itertools.count()
+
+
+def member(group: str, index: int, value: float | None = 0.0, *, size=4, version=0, task="a", **changes):
+    """A trajectory of two steps, sampled at `version`; without a value it is a fault's."""
+    steps = [Step("", 1, 1, PolicyStep("x", policy_version=version)) for _ in range(2)]
+    known = {"score": Score(value)} if value is not None else {"fault": FAULT, "stop": "fault"}
+    return Trajectory(
+        **{
+            "id": f"t{next(_ids)}",
+            "task": task,
+            "seed": 0,
+            "instruction": "",
+            "steps": steps,
+            "stop": "task_done",
+        }
+        | {"group": group, "group_index": index, "group_size": size}
+        | known
+        | changes
+    )
+
+
+def close_group(replay: Replay, *values: float | None, version=0, task="a") -> list[Trajectory]:
+    group = replay.open_group(task, 0, len(values))
+    members = [
+        member(group, i, value, size=len(values), version=version, task=task)
+        for i, value in enumerate(values)
+    ]
+    for trajectory in members:
+        replay.add(trajectory)
+    return members
+
+
+def take(replay: Replay, count=1, *, version=0, max_staleness=1000) -> list[Group]:
+    return replay.take(count, current_version=version, max_staleness=max_staleness, timeout=0)
+
+
+def arpo_replay(seed=0) -> Replay:
+    return Replay(ARPO.rescue, seed)
+
+
+def with_success(*values: float, version=0, task="a") -> Replay:
+    """A replay in which these outcomes have been taken, and kept where they may rescue."""
+    replay = arpo_replay()
+    close_group(replay, *values, version=version, task=task)
+    take(replay, version=version)
+    return replay
+
+
+# Groups
+
+
+def test_a_group_closes_on_all_of_its_members_in_whatever_order_they_come():
+    replay = arpo_replay()
+    group = replay.open_group("a", 7, 3)
+    first, second, third = (member(group, i, size=3, value=i / 2) for i in range(3))
+    replay.add(third)
+    replay.add(first)
+    assert take(replay) == []
+    assert replay.missing() == [(group, "a", 7, 1)]
+    replay.add(second)
+    [taken] = take(replay)
+    assert taken.members == taken.sampled == (first, second, third)
+    assert (taken.id, taken.task, taken.seed, taken.rescued) == (group, "a", 7, False)
+
+
+def test_groups_come_in_the_order_they_closed_and_only_a_full_batch_at_once():
+    replay = arpo_replay()
+    slow = replay.open_group("a", 0, 2)
+    quick = close_group(replay, 0.0, 1.0)
+    assert take(replay, 2) == []
+    assert replay.ready == 1
+    replay.add(member(slow, 0, size=2))
+    replay.add(member(slow, 1, 1.0, size=2))
+    assert [group.id for group in take(replay, 2)] == [quick[0].group, slow]
+    assert (replay.ready, replay.pending, replay.opened) == (0, 0, 2)
+
+
+def test_a_fault_is_masked_and_counted_and_never_a_score():
+    replay = arpo_replay()
+    close_group(replay, None, 1.0, 0.0)
+    [group] = take(replay)
+    assert ARPO.advantages(group.members)[0] == 0.0
+    assert replay.stats.masked == 1
+    assert replay.stats.trained == 2
+
+
+@pytest.mark.parametrize("values", [(None, None, None), (None, 1.0, None), (0.0, None)])
+def test_a_group_that_cannot_be_compared_is_dropped_and_counted(values):
+    replay = arpo_replay()
+    close_group(replay, *values)
+    assert take(replay) == []
+    assert (replay.stats.invalid, replay.stats.masked) == (1, values.count(None))
+    assert replay.pending == 0
+
+
+@pytest.mark.parametrize("index", [0, 4, -1])
+def test_a_member_that_does_not_fit_is_refused(index):
+    replay = arpo_replay()
+    group = replay.open_group("a", 0, 4)
+    replay.add(member(group, 0))
+    with pytest.raises(ValueError, match="cannot be member"):
+        replay.add(member(group, index))
+    with pytest.raises(ValueError, match="no open group"):
+        replay.add(member("g000009", 0))
+
+
+# Staleness
+
+
+def test_a_stale_group_is_dropped_and_counted_and_the_next_is_taken():
+    replay = arpo_replay()
+    close_group(replay, 0.0, 1.0, version=1)
+    fresh = close_group(replay, 0.0, 1.0, version=3)
+    [group] = take(replay, version=4, max_staleness=2)
+    assert group.members == tuple(fresh)
+    assert group.staleness == 1
+    assert (replay.stats.stale, replay.stats.taken, replay.stats.staleness) == (1, 1, [0, 1])
+
+
+def test_one_old_token_makes_a_group_stale_but_not_a_masked_members():
+    replay = arpo_replay()
+    group = replay.open_group("a", 0, 3)
+    steps = [Step("", 1, 1, PolicyStep("x", policy_version=version)) for version in (0, 5)]
+    replay.add(member(group, 0, size=3, version=5))
+    replay.add(member(group, 1, 1.0, size=3, steps=steps))
+    replay.add(member(group, 2, None, size=3, version=0))
+    assert take(replay, version=5, max_staleness=4) == []
+    assert replay.stats.stale == 1
+    masked = replay.open_group("a", 0, 3)
+    replay.add(member(masked, 0, size=3, version=5))
+    replay.add(member(masked, 1, 1.0, size=3, version=5))
+    replay.add(member(masked, 2, None, size=3, version=0))
+    [taken] = take(replay, version=5, max_staleness=4)
+    assert taken.staleness == 0
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=12), st.integers(0, 5))
+def test_no_batch_holds_a_sample_older_than_the_bound(versions, bound):
+    replay = arpo_replay()
+    for version in versions:
+        close_group(replay, 0.5, 1.0, version=version)
+    current, fit = 12, sum(12 - version <= bound for version in versions)
+    groups = take(replay, fit, version=current, max_staleness=bound)
+    assert len(groups) == fit
+    for group in groups:
+        assert all(current - s.policy.policy_version <= bound for t in group.members for s in t.steps)
+    assert replay.stats.stale == len(versions) - fit
+    assert sum(replay.stats.staleness) == replay.stats.taken == fit
+
+
+# Rescue
+
+
+def test_a_failed_group_is_rescued_in_place_of_its_first_member():
+    replay = with_success(1.0, 0.0, 0.0, 0.0)
+    failed = close_group(replay, 0.0, 0.0, 0.0, 0.0)
+    [group] = take(replay)
+    assert group.rescued
+    assert group.members[0].success
+    assert group.members[1:] == tuple(failed[1:])
+    assert group.sampled == tuple(failed)  # the success rate is still that of what was rolled out
+    assert ARPO.advantages(group.members) == pytest.approx([1.499997] + [-0.499999] * 3, abs=1e-6)
+    assert replay.stats.replayed == 1
+    assert replay.stats.replay_share == 1 / 8
+
+
+def test_a_failed_group_of_eight():
+    replay = with_success(1.0, 0.0)
+    close_group(replay, *[0.0] * 8)
+    [group] = take(replay)
+    assert ARPO.advantages(group.members) == pytest.approx([2.474867] + [-0.353552] * 7, abs=1e-6)
+
+
+def test_without_a_success_a_failed_group_is_left_and_teaches_nothing():
+    replay = with_success(1.0, 0.0, task="another")
+    failed = close_group(replay, 0.0, 0.0, 0.0, 0.0)
+    [group] = take(replay)
+    assert group.members == tuple(failed)
+    assert ARPO.advantages(group.members) == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("values", "rescued"),
+    [
+        ((0.0, 0.0, 0.0, 0.0), True),
+        ((0.05, 0.05, 0.0, 0.0), True),
+        ((0.1, 0.0, 0.0, 0.0), True),  # std .0433
+        ((0.0, 0.12, 0.0, 0.0), False),  # std .0520
+        ((0.19, 0.19, 0.19, 0.19), True),
+        ((0.2, 0.2, 0.2, 0.2), False),
+        ((1.0, 1.0, 1.0, 1.0), False),
+        ((1.0, 0.0, 0.0, 0.0), False),
+        ((None, 0.0, 0.0, None), True),  # faults are no failures, and no reason not to rescue
+    ],
+)
+def test_what_counts_as_failed(values, rescued):
+    replay = with_success(1.0, 0.0)
+    close_group(replay, *values)
+    assert take(replay)[0].rescued is rescued
+
+
+def test_the_rule_reads_outcomes_and_not_shaped_rewards():
+    replay = with_success(1.0, 0.0)
+    group = replay.open_group("a", 0, 4)
+    for i in range(4):
+        unreadable = [Step("", 1, 1, PolicyStep("?", error="no action"))] if i == 2 else []
+        replay.add(member(group, i, 0.0, steps=unreadable))
+    [taken] = take(replay)  # shaped rewards (0, 0, -.5, 0) have a deviation of .22
+    assert taken.rescued
+
+
+def test_a_batch_never_rescues_itself():
+    replay = arpo_replay()
+    close_group(replay, 1.0, 0.0)
+    close_group(replay, 0.0, 0.0)
+    assert [group.rescued for group in take(replay, 2)] == [False, False]
+    close_group(replay, 0.0, 0.0)
+    assert take(replay)[0].rescued
+
+
+def test_the_buffer_takes_outcomes_above_a_tenth_and_forgets_the_oldest():
+    replay = arpo_replay()
+    kept = close_group(replay, 0.1, 0.11, 0.5, 1.0)[1:]
+    take(replay)
+    assert replay.state()["successes"] == {"a": [t.id for t in kept]}
+    for _ in range(2):
+        kept += close_group(replay, 1.0, 1.0, 1.0)
+        take(replay)
+    assert len(kept) == 9
+    assert replay.state()["successes"] == {"a": [t.id for t in kept[1:]]}
+
+
+def test_successes_of_dropped_groups_are_kept():
+    replay = arpo_replay()
+    lone = close_group(replay, 1.0, None)
+    old = close_group(replay, 1.0, 0.0, version=0)
+    assert take(replay, version=9, max_staleness=1) == []
+    assert replay.state()["successes"] == {"a": [lone[0].id, old[0].id]}
+
+
+def test_a_success_that_is_too_old_rescues_nothing():
+    assert ARPO.rescue.max_age == 100
+    for version, rescued in ((150, True), (151, False)):
+        replay = with_success(1.0, 0.0, version=50)
+        close_group(replay, 0.0, 0.0, version=version)
+        assert take(replay, version=version)[0].rescued is rescued
+
+
+def test_a_replayed_member_is_exempt_from_the_staleness_of_fresh_ones():
+    replay = with_success(1.0, 0.0, version=0)
+    close_group(replay, 0.0, 0.0, version=10)
+    [group] = take(replay, version=10, max_staleness=2)
+    assert group.rescued
+    assert group.staleness == 0
+
+
+def test_draws_are_uniform_and_depend_only_on_the_seed():
+    def drawn(seed: int) -> list[str]:
+        replay = arpo_replay(seed)
+        close_group(replay, *[1.0] * 4)
+        take(replay)
+        ids = [t.id for t in close_group(replay, *[0.0] * 4)]
+        names = replay.state()["successes"]["a"]
+        assert ids not in names
+        taken = take(replay)
+        for _ in range(399):
+            close_group(replay, 0.0, 0.0)
+            taken += take(replay)
+        return [names.index(group.members[0].id) for group in taken]
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+    assert all(70 <= drawn(1).count(i) <= 130 for i in range(4))
+
+
+def test_without_a_rescue_nothing_is_kept_or_replayed():
+    replay = Replay(None, 0)
+    close_group(replay, 1.0, 1.0)
+    close_group(replay, 0.0, 0.0)
+    assert [group.rescued for group in take(replay, 2)] == [False, False]
+    assert replay.state()["successes"] == {}
+
+
+OUTCOMES = st.sampled_from([None, 0.0, 0.0, 0.0, 0.05, 0.1, 0.11, 1.0])
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(OUTCOMES, min_size=2, max_size=5)), max_size=15))
+def test_group_sizes_caps_and_counts_hold(groups):
+    replay = arpo_replay()
+    taken: list[Group] = []
+    for task, values in groups:
+        members = close_group(replay, *values, task=task)
+        for group in take(replay):
+            taken.append(group)
+            assert group.sampled == tuple(members)
+            assert len(group.members) == len(values)
+            assert group.members[1:] == group.sampled[1:]
+            assert not group.rescued or group.members[0] not in members
+    stats = replay.stats
+    assert stats.taken + stats.invalid == len(groups)
+    assert stats.masked == sum(value is None for _, values in groups for value in values)
+    assert stats.trained == sum(t.valid for group in taken for t in group.members)
+    assert stats.replayed == sum(group.rescued for group in taken)
+    assert all(len(fifo) <= 8 for fifo in replay.state()["successes"].values())
+
+
+# Threads
+
+
+def test_take_waits_for_a_producer_in_another_thread():
+    replay = arpo_replay()
+    group = replay.open_group("a", 0, 2)
+    waiting = threading.Event()
+
+    def produce() -> None:
+        waiting.wait()
+        replay.add(member(group, 0, size=2))
+        replay.add(member(group, 1, 1.0, size=2))
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    waiting.set()
+    [taken] = replay.take(1, current_version=0, max_staleness=0, timeout=30)
+    producer.join()
+    assert taken.id == group
+
+
+def test_nothing_is_lost_or_given_twice_between_many_producers_and_one_trainer():
+    replay = arpo_replay()
+
+    def produce(task: str) -> None:
+        for _ in range(50):
+            close_group(replay, 0.0, 1.0, task=task)
+
+    producers = [threading.Thread(target=produce, args=(task,)) for task in "abcd"]
+    for producer in producers:
+        producer.start()
+    taken = [g for _ in range(50) for g in replay.take(4, current_version=0, max_staleness=0, timeout=30)]
+    for producer in producers:
+        producer.join()
+    assert len({t.id for group in taken for t in group.sampled}) == 400
+
+
+# Restarts
+
+
+def saved(replay: Replay) -> dict[str, object]:
+    """The state as a checkpoint gives it back."""
+    state: dict[str, object] = json.loads(json.dumps(replay.state()))
+    return state
+
+
+def commit_group(
+    replay: Replay, store: TrajectoryStore, *values: float | None, of: int | None = None, **changes
+):
+    """Commits and adds the members, and leaves the group open where `of` says it has more."""
+    size = of or len(values)
+    group = replay.open_group(changes.get("task", "a"), 3, size)
+    for i, value in enumerate(values):
+        trajectory = member(group, i, value, size=size, seed=3, **changes)
+        store.commit([trajectory])
+        replay.add(trajectory)
+    return group
+
+
+def test_the_state_survives_byte_for_byte(tmp_path: Path):
+    with TrajectoryStore(tmp_path) as store:
+        replay = arpo_replay()
+        commit_group(replay, store, 1.0, 0.0, None)
+        commit_group(replay, store, 0.0, 1.0, task="b")
+        commit_group(replay, store, None, None)
+        take(replay, 2)
+        commit_group(replay, store, 0.0, 0.0)
+        commit_group(replay, store, 0.0, of=4)
+        replay.open_group("b", 9, 2)
+        store.commit([member("", 0)])  # an episode that belongs to no group, such as an evaluation
+        before = saved(replay)
+        restored = arpo_replay()
+        restored.restore(before, store)
+    assert json.dumps(saved(restored)) == json.dumps(before)
+    assert restored.missing() == replay.missing()
+    assert restored.stats == replay.stats
+    assert take(restored)[0] == take(replay)[0]
+
+
+def test_what_no_checkpoint_says_was_consumed_is_offered_again(tmp_path: Path):
+    """Killed after a checkpoint: groups taken, closed or opened since then are there, and none before it."""
+    with TrajectoryStore(tmp_path) as store:
+        replay = arpo_replay()
+        consumed = commit_group(replay, store, 1.0, 0.0)
+        take(replay)
+        closed = commit_group(replay, store, 0.0, 0.0)
+        state = saved(replay)
+        taken_since = commit_group(replay, store, 0.0, 1.0)
+        take(replay, 2)
+        half = commit_group(replay, store, 0.5, of=3)
+        replay.open_group("a", 5, 2)  # none of its members was committed
+    with TrajectoryStore(tmp_path) as store:
+        restored = arpo_replay()
+        restored.restore(state, store)
+        assert restored.missing() == [(half, "a", 3, 1), (half, "a", 3, 2)]
+        groups = take(restored, 2)
+        assert [group.id for group in groups] == [closed, taken_since]
+        assert groups[0].rescued  # by the success that the checkpoint remembers
+        assert restored.open_group("a", 0, 2) not in (consumed, closed, taken_since, half)
+
+
+def test_without_any_checkpoint_every_group_is_offered(tmp_path: Path):
+    with TrajectoryStore(tmp_path) as store:
+        replay = arpo_replay()
+        ids = [commit_group(replay, store, 0.0, 1.0) for _ in range(3)]
+        take(replay, 2)
+        commit_group(replay, store, 1.0, None)
+        restored = arpo_replay()
+        restored.restore(None, store)
+    assert restored.stats == ReplayStats(invalid=1, masked=1)
+    assert [group.id for group in take(restored, 3)] == ids
+
+
+def test_members_committed_but_not_yet_added_are_not_rolled_out_again(tmp_path: Path):
+    with TrajectoryStore(tmp_path) as store:
+        replay = arpo_replay()
+        group = replay.open_group("a", 3, 2)
+        store.commit([member(group, 1, size=2)])
+        restored = arpo_replay()
+        restored.restore(saved(replay), store)
+    assert restored.missing() == [(group, "a", 3, 0)]
+
+
+@settings(max_examples=40)
+@given(st.randoms(use_true_random=False), st.integers(0, 30))
+def test_killed_anywhere_each_committed_group_is_trained_on_once(rng: random.Random, kill_at: int):
+    """Consumption counts from the last checkpoint, which every optimiser step writes here."""
+    log: list[Trajectory] = []
+    replay, state = arpo_replay(), None
+    trained: list[str] = []
+    open_groups: list[tuple[str, list[int]]] = []
+    for turn in range(60):
+        if turn == kill_at:
+            replay, open_groups = arpo_replay(), []
+            replay.restore(state, log)
+            for group, _, _, index in replay.missing():
+                if not open_groups or open_groups[-1][0] != group:
+                    open_groups.append((group, []))
+                open_groups[-1][1].append(index)
+        if turn < 40 and rng.random() < 0.4:
+            open_groups.append((replay.open_group("a", 0, 3), [0, 1, 2]))
+        elif open_groups and rng.random() < 0.8:
+            group, missing = rng.choice(open_groups)
+            trajectory = member(group, missing.pop(), rng.choice([0.0, 1.0]), size=3)
+            log.append(trajectory)
+            replay.add(trajectory)
+            open_groups = [(g, rest) for g, rest in open_groups if rest]
+        for group in take(replay):
+            trained += [t.id for t in group.sampled]
+            state = saved(replay)
+    assert len(trained) == len(set(trained))
+    complete = [t.id for t in log if sum(other.group == t.group for other in log) == 3]
+    assert set(trained) == set(complete)
+
+
+def test_a_store_that_lacks_what_the_checkpoint_refers_to_is_refused_in_one_line():
+    state = saved(with_success(1.0, 0.0))
+    with pytest.raises(InfrastructureError, match="does not hold, such as t") as error:
+        arpo_replay().restore(state, [])
+    assert "\n" not in str(error.value)
+
+
+def test_tokens_of_a_lost_version_count_by_their_distance():
+    """Resumed at version 3 from before the steps that made version 5."""
+    replay = arpo_replay()
+    close_group(replay, 0.0, 1.0, version=5)
+    assert take(replay, version=3, max_staleness=1) == []
+    assert replay.stats.stale == 1
+
+
+def test_the_stats_are_a_copy():
+    replay = with_success(1.0, 0.0)
+    replay.stats.staleness.append(99)
+    assert dataclasses.asdict(replay.stats)["staleness"] == [1]

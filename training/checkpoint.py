@@ -1,0 +1,284 @@
+"""Checkpoints that survive being killed at any instant: `step-000123/`, complete or not there at all.
+
+    model/                 what the caller's `save_model` wrote: an ordinary Hugging Face folder
+    optimizer.safetensors  the optimiser's tensors, by "<parameter>.<name>"
+    rng.safetensors        the torch generators
+    state.json             the optimiser's numbers, the other generators, and the caller's own state
+    manifest.json          the xxh3-128 and the size of each of these, and of itself
+
+A checkpoint is written to a temporary folder, synced file by file, and renamed. The link `latest` is for
+people; `load` trusts only what it verifies. Nothing here is ever unpickled.
+"""
+
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xxhash
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.optim import Optimizer
+
+from guiagent.errors import InfrastructureError
+
+KEEP = 2
+_NAME = re.compile(r"step-(\d{6,})(?:\.(\d+))?")
+_TEMPORARY = ".tmp-"
+
+Generator = random.Random | np.random.Generator | torch.Generator
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A verified checkpoint: the caller's `state`, and in `refused` why newer ones could not be used."""
+
+    path: Path
+    step: int
+    state: dict[str, Any]
+    refused: tuple[str, ...]
+    _optimizer: dict[str, Any]
+    _rng: dict[str, Any]
+
+    @property
+    def model(self) -> Path:
+        """The folder that `from_pretrained` reads."""
+        return self.path / "model"
+
+    def restore(self, optimizer: Optimizer, rng: Mapping[str, Generator]) -> None:
+        """Brings the optimiser and the generators, by their names, to where they were."""
+        restore_optimizer(optimizer, load_file(self.path / "optimizer.safetensors"), self._optimizer)
+        restore_rng(rng, load_file(self.path / "rng.safetensors"), self._rng)
+
+
+def save(
+    root: Path,
+    step: int,
+    *,
+    save_model: Callable[[Path], object],
+    optimizer: Optimizer,
+    state: dict[str, Any],
+    rng: Mapping[str, Generator],
+) -> Path:
+    """Writes a checkpoint, durably, keeps only that and the one before it, and returns its folder.
+
+    `state` is JSON. A step that is already there (a run that went back, a last save) gets the suffix `.1`: no
+    checkpoint is ever overwritten. After going back to an older one, the later ones are removed.
+
+    Raises:
+        InfrastructureError: the disk is full or failing; the checkpoints that were there are untouched.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep(root)
+        temporary = root / f"{_TEMPORARY}step-{step:06d}"
+        (temporary / "model").mkdir(parents=True)
+        try:
+            save_model(temporary / "model")
+            _write_state(temporary, optimizer, step, state, rng)
+            _seal(temporary)
+            path = _free_name(root, step)
+            os.rename(temporary, path)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        _sync(root)
+        _point(root, path)
+        _prune(root, path)
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InfrastructureError(
+            f"the checkpoint of step {step} could not be saved in {root}: {reason}; the earlier ones are "
+            "untouched: make room, then start the run again to go on from the last of them"
+        ) from error
+    return path
+
+
+def load(root: Path) -> Loaded | None:
+    """The newest checkpoint in `root` that is whole; None where there is none at all.
+
+    Raises:
+        InfrastructureError: there are checkpoints, and not one of them is whole.
+    """
+    refused: list[str] = []
+    for path in reversed(_checkpoints(root)):
+        if (fault := verify(path)) is not None:
+            refused.append(f"{path.name}: {fault}")
+            continue
+        saved = json.loads((path / "state.json").read_bytes())
+        return Loaded(path, saved["step"], saved["state"], tuple(refused), saved["optimizer"], saved["rng"])
+    if refused:
+        raise InfrastructureError(
+            f"no checkpoint in {root} can be used ({'; '.join(refused)}): restore one from a copy, "
+            "or delete the folder to start over"
+        )
+    return None
+
+
+def verify(path: Path) -> str | None:
+    """Why a checkpoint cannot be used, in a few words; None where every byte is what was written."""
+    try:
+        raw = (path / "manifest.json").read_bytes()
+        manifest = json.loads(raw)
+        if raw != _manifest_bytes(manifest["files"]):
+            return "manifest.json is damaged"
+        for name, written in manifest["files"].items():
+            file = path / name
+            if file.stat().st_size != written["bytes"]:
+                return f"{name} has {file.stat().st_size} bytes, not {written['bytes']}"
+            if _hash(file) != written["xxh3_128"]:
+                return f"{name} is damaged"
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return "manifest.json is damaged"
+    except OSError as error:
+        return f"{Path(error.filename).name if error.filename else 'a file'}: {error.strerror}"
+    return None
+
+
+def optimizer_state(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """An optimiser as tensors, by "<parameter>.<name>", and as JSON: all else that its state dict holds."""
+    saved = optimizer.state_dict()
+    tensors: dict[str, Tensor] = {}
+    numbers: dict[str, dict[str, Any]] = {}
+    for parameter, values in saved["state"].items():
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                tensors[f"{parameter}.{name}"] = value.contiguous()
+            else:
+                numbers.setdefault(str(parameter), {})[name] = value
+    return tensors, {"state": numbers, "param_groups": saved["param_groups"]}
+
+
+def restore_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
+    """Puts back what `optimizer_state` gave, on an optimiser over the same parameters in the same order."""
+    state: dict[int, dict[str, Any]] = {int(key): dict(values) for key, values in rest["state"].items()}
+    for key, tensor in tensors.items():
+        parameter, name = key.split(".", 1)
+        state.setdefault(int(parameter), {})[name] = tensor
+    groups = [
+        {key: tuple(value) if key == "betas" else value for key, value in group.items()}
+        for group in rest["param_groups"]
+    ]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def rng_state(rng: Mapping[str, Generator]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Random generators, by their names: torch's as tensors, Python's and numpy's as JSON."""
+    tensors = {name: g.get_state() for name, g in rng.items() if isinstance(g, torch.Generator)}
+    numbers: dict[str, Any] = {}
+    for name, generator in rng.items():
+        if isinstance(generator, random.Random):
+            numbers[name] = generator.getstate()
+        elif isinstance(generator, np.random.Generator):
+            numbers[name] = generator.bit_generator.state
+    return tensors, numbers
+
+
+def restore_rng(rng: Mapping[str, Generator], tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+    """Puts the generators back to what `rng_state` gave, which may have been through JSON."""
+    for name, generator in rng.items():
+        if isinstance(generator, torch.Generator):
+            generator.set_state(tensors[name])
+        elif isinstance(generator, random.Random):
+            version, internal, gauss = numbers[name]
+            generator.setstate((version, tuple(internal), gauss))
+        else:
+            generator.bit_generator.state = numbers[name]
+
+
+def _write_state(
+    folder: Path, optimizer: Optimizer, step: int, state: dict[str, Any], rng: Mapping[str, Generator]
+) -> None:
+    optimizer_tensors, optimizer_rest = optimizer_state(optimizer)
+    rng_tensors, rng_rest = rng_state(rng)
+    save_file(optimizer_tensors, folder / "optimizer.safetensors")
+    save_file(rng_tensors, folder / "rng.safetensors")
+    saved = {"step": step, "state": state, "optimizer": optimizer_rest, "rng": rng_rest}
+    (folder / "state.json").write_text(json.dumps(saved))
+
+
+def _seal(folder: Path) -> None:
+    """Syncs every file, writes and syncs the manifest, and syncs the folders that hold them."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    manifest = folder / "manifest.json"
+    manifest.write_bytes(
+        _manifest_bytes(
+            {
+                str(file.relative_to(folder)): {"bytes": file.stat().st_size, "xxh3_128": _hash(file)}
+                for file in files
+            }
+        )
+    )
+    for path in (*files, manifest, *(path for path in folder.rglob("*") if path.is_dir()), folder):
+        _sync(path)
+
+
+def _manifest_bytes(files: dict[str, Any]) -> bytes:
+    """The manifest of `files`, byte for byte, with its own hash."""
+    listed = json.dumps(files, indent=1, sort_keys=True)
+    return f'{{"files": {listed},\n"xxh3_128": "{xxhash.xxh3_128_hexdigest(listed.encode())}"}}\n'.encode()
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, xxhash.xxh3_128).hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checkpoints(root: Path) -> list[Path]:
+    """The checkpoints in `root`, oldest first."""
+    found = [(_NAME.fullmatch(path.name), path) for path in root.glob("step-*")]
+    return [path for _, path in sorted((_order(match), path) for match, path in found if match)]
+
+
+def _order(match: re.Match[str]) -> tuple[int, int]:
+    return int(match[1]), int(match[2] or 0)
+
+
+def _free_name(root: Path, step: int) -> Path:
+    """`step-000123`, or `step-000123.1` and so on where that is taken."""
+    names = (f"step-{step:06d}{suffix}" for suffix in chain([""], (f".{n}" for n in count(1))))
+    return next(root / name for name in names if not (root / name).exists())
+
+
+def _point(root: Path, path: Path) -> None:
+    link = root / f"{_TEMPORARY}latest"
+    link.symlink_to(path.name)
+    link.replace(root / "latest")
+    _sync(root)
+
+
+def _prune(root: Path, newest: Path) -> None:
+    """Removes all but `newest` and the one before it; later ones too: the run has gone back behind them."""
+    checkpoints = _checkpoints(root)
+    end = checkpoints.index(newest) + 1
+    for path in set(checkpoints) - set(checkpoints[:end][-KEEP:]):
+        doomed = root / f"{_TEMPORARY}old-{path.name}"
+        path.rename(doomed)  # at once, so that half of a checkpoint is never seen under its name
+        shutil.rmtree(doomed)
+
+
+def _sweep(root: Path) -> None:
+    """Removes what an interrupted save left."""
+    for path in root.glob(f"{_TEMPORARY}*"):
+        if path.is_symlink():
+            path.unlink()
+        else:
+            shutil.rmtree(path)

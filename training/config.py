@@ -1,0 +1,59 @@
+"""What a run is told: defaults < recipe TOML < `--set a.b=c`. Imports no torch."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(gt=0)]
+Rate = Annotated[float, Field(gt=0, lt=1)]
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RolloutConfig(_Config):
+    """Episodes: how many at once, and how they are sampled."""
+
+    devices: Positive = 12  # browsers, and so episodes at once
+    group_size: Annotated[int, Field(ge=2)] = 8  # siblings of one task and seed
+    max_new_tokens: Positive = 16
+    seed: int = 1_000_000  # the first task seed; demonstrations use those below, `eval` those from 10**9
+
+
+class UpdateConfig(_Config):
+    """One optimiser step: what it takes and how far it goes."""
+
+    algorithm: Literal["arpo"] = "arpo"
+    groups: Positive = 16
+    learning_rate: Rate = 3e-4
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    micro_batch: Positive = 32  # trajectories per forward pass
+    max_staleness: Positive = 2  # policy versions between sampling and training
+
+
+class TrainConfig(_Config):
+    """`guiagent train --recipe arpo-demo`: online RL of a policy on a farm of browsers."""
+
+    taskset: Literal["miniwob"] = "miniwob"
+    tasks: tuple[str, ...]
+    policy: Path  # the checkpoint to start from; a relative path is looked up from the working directory
+    steps: Positive = 200
+    minutes: Annotated[float, Field(gt=0)] | None = None  # stop earlier, after this much time of training
+    checkpoint_minutes: Annotated[float, Field(gt=0)] = 1.0
+    seed: int = 0
+    rollout: RolloutConfig = RolloutConfig()
+    update: UpdateConfig = UpdateConfig()
+
+
+class WarmStartConfig(_Config):
+    """`guiagent train --recipe tiny-sft`: the small policy from scripted demonstrations."""
+
+    demonstrations: Positive = 40_000
+    devices: Positive = 4
+    steps: Positive = 4_200
+    batch: Positive = 32
+    learning_rate: Rate = 1.5e-3
+    processes: Positive = 2  # one thread each
+    seed: int = 0

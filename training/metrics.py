@@ -1,0 +1,67 @@
+"""What a run writes down as it goes: `metrics.jsonl`, a line an update, and the same for TensorBoard."""
+
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+from guiagent.types import Trajectory
+
+
+class Metrics:
+    """Appends one JSON object per update, with the success of every task among the episodes since the last one.
+
+    On resume, lines of updates after the checkpoint's `after_step` are dropped: they will be made again.
+    """
+
+    def __init__(self, run: Path, after_step: int) -> None:
+        self._path = run / "metrics.jsonl"
+        kept = [line for line in _lines(self._path) if line["step"] <= after_step]
+        self._path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        self._file = self._path.open("a", buffering=1)
+        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=after_step + 1)
+        self._outcomes: dict[str, list[int]] = defaultdict(lambda: [0, 0])  # task: successes, episodes
+
+    def episode(self, trajectory: Trajectory) -> None:
+        if trajectory.valid:
+            outcome = self._outcomes[trajectory.task]
+            outcome[0] += trajectory.success
+            outcome[1] += 1
+
+    def update(self, figures: dict[str, Any]) -> None:
+        line = {name: None if _unknown(value) else value for name, value in figures.items()}
+        line["tasks"] = {task: {"successes": s, "episodes": n} for task, (s, n) in sorted(self._outcomes.items())}
+        self._outcomes.clear()
+        self._file.write(json.dumps(line) + "\n")
+        for name, value in line.items():
+            if isinstance(value, int | float) and name != "step":
+                self._board.add_scalar(name, value, line["step"])
+
+    def close(self) -> None:
+        self._file.close()
+        self._board.close()
+
+
+def read(run: Path) -> list[dict[str, Any]]:
+    """The updates of a run so far, in order; [] before the first."""
+    return _lines(run / "metrics.jsonl")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Whole lines only: a crash may have cut the last one short."""
+    if not path.is_file():
+        return []
+    lines = []
+    for text in path.read_text().splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+def _unknown(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

@@ -1,0 +1,159 @@
+"""Rollouts: every device runs episodes of its own, rollout by rollout, and nobody waits for anybody.
+
+A slot takes the next member of the oldest open group, or opens a group while few enough wait for the trainer: that
+bound is what bounds staleness. Finished trajectories are committed to the store, many at once, before the replay sees
+them. A fault ends an episode as data; its device is given back and another one leased.
+"""
+
+import asyncio
+import itertools
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from guiagent.client import FarmClient, LeasedDevice
+from guiagent.episode import run_episode
+from guiagent.errors import FaultError
+from guiagent.protocols import Policy, Taskset
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import ObserveSpec, Trajectory
+from rewards.curriculum import Curriculum
+from training.config import RolloutConfig
+from training.replay import Replay
+
+_SPEC = ObserveSpec(frame="png")  # lossless: at this size PNG costs no more than JPEG
+_LEASE_TTL_S = 30.0
+_RETRY_PAUSE_S = 1.0
+
+
+@dataclass
+class RolloutStats:
+    """Counts since the run (or its resumption) began."""
+
+    episodes: int = 0
+    turns: int = 0
+    successes: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def per_second(self) -> float:
+        return self.episodes / max(time.monotonic() - self.began, 1e-9)
+
+
+class Rollouts:
+    """Runs episodes on `config.devices` leased devices until cancelled."""
+
+    def __init__(
+        self,
+        farm: FarmClient,
+        policy: Policy,
+        taskset: Taskset,
+        store: TrajectoryStore,
+        replay: Replay,
+        curriculum: Curriculum,
+        config: RolloutConfig,
+        *,
+        max_pending_groups: int,
+        rng: random.Random,
+        on_trajectory: Callable[[Trajectory], None],
+    ) -> None:
+        self.stats = RolloutStats()
+        self._farm = farm
+        self._policy = policy
+        self._taskset = taskset
+        self._store = store
+        self._replay = replay
+        self._curriculum = curriculum
+        self._config = config
+        self._max_pending = max_pending_groups
+        self._rng = rng
+        self._on_trajectory = on_trajectory
+        # After a resume, the open groups' missing members come first.
+        self._jobs: deque[tuple[str, str, int, int]] = deque(replay.missing())
+        self._seeds = itertools.count(config.seed + replay.opened)
+        self._room = asyncio.Event()
+        self._finished: asyncio.Queue[Trajectory] = asyncio.Queue()
+
+    def make_room(self) -> None:
+        """The trainer took groups: slots that wait may open new ones."""
+        self._room.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._commit())
+            for slot in range(self._config.devices):
+                group.create_task(self._slot(slot))
+
+    async def _slot(self, slot: int) -> None:
+        async with AsyncExitStack() as held:
+            device = await self._lease(held, slot)
+            while True:
+                job = await self._next_job()
+                trajectory = await self._episode(device, *job)
+                if trajectory.fault is not None and trajectory.fault.origin in ("device", "farm"):
+                    await held.aclose()
+                    device = await self._lease(held, slot)
+                await self._finished.put(trajectory)
+
+    async def _lease(self, held: AsyncExitStack, slot: int) -> LeasedDevice:
+        """A device of our own; keeps trying while the farm replaces broken ones or restarts."""
+        while True:
+            try:
+                lease = self._farm.lease("browser", ttl=_LEASE_TTL_S, grants=("exec",), label=f"rollout {slot}")
+                return await held.enter_async_context(lease)
+            except FaultError as error:
+                if not error.fault.retryable:
+                    raise
+                self.stats.faults[error.fault.code] += 1
+                await asyncio.sleep(_RETRY_PAUSE_S)
+
+    async def _next_job(self) -> tuple[str, str, int, int]:
+        while not self._jobs:
+            if self._replay.pending < self._max_pending:
+                task, seed = self._curriculum.next(self._rng), next(self._seeds)
+                group = self._replay.open_group(task, seed, self._config.group_size)
+                self._jobs.extend((group, task, seed, index) for index in range(self._config.group_size))
+            else:
+                self._room.clear()
+                await self._room.wait()
+        return self._jobs.popleft()
+
+    async def _episode(self, device: LeasedDevice, group: str, task: str, seed: int, index: int) -> Trajectory:
+        trajectory = await run_episode(
+            self._taskset.task(task, seed),
+            device,
+            self._policy,
+            keep_frame=self._store.put_frame,
+            spec=_SPEC,
+            group=group,
+            group_index=index,
+            group_size=self._config.group_size,
+        )
+        trajectory.device, trajectory.lease_token = device.id, device.token
+        return trajectory
+
+    async def _commit(self) -> None:
+        """Write what has finished, together; only then may it be trained on."""
+        while True:
+            batch = [await self._finished.get()]
+            while not self._finished.empty():
+                batch.append(self._finished.get_nowait())
+            await asyncio.to_thread(self._store.commit, batch)
+            for trajectory in batch:
+                self._count(trajectory)
+                self._replay.add(trajectory)
+                self._on_trajectory(trajectory)
+            self._room.set()  # a group that came to nothing may have made room
+
+    def _count(self, trajectory: Trajectory) -> None:
+        self.stats.episodes += 1
+        self.stats.turns += len(trajectory.steps)
+        self.stats.successes += trajectory.success
+        if trajectory.fault is not None:
+            self.stats.faults[trajectory.fault.code] += 1
+        if trajectory.valid:
+            self._curriculum.update(trajectory.task, trajectory.success)

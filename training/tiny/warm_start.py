@@ -1,0 +1,163 @@
+"""`guiagent train --recipe tiny-sft`: demonstrations from real pages, then supervised training on them.
+
+Demonstrations are committed to a store under their index, so that collecting goes on where it was; fitting starts anew.
+"""
+
+import asyncio
+import itertools
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed
+import torch.multiprocessing
+from transformers import AutoModelForImageTextToText
+
+from guiagent.client import FarmClient
+from guiagent.dialects.ui_tars import UiTars
+from guiagent.episode import run_episode
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import ObserveSpec, Trajectory
+from rewards.tasksets.miniwob import GROUNDING_TASKS, TRAIN_TASKS, MiniWob
+from training.batch import Sample, collate, token_logprobs
+from training.config import WarmStartConfig
+from training.encode import Encoder
+from training.tiny import demos, model
+
+_CHUNK = 500  # demonstrations sorted by page within, since loading a page costs more than setting one up again
+_MAX_GRAD_NORM = 1.0
+_WARM_UP_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Progress:
+    stage: str  # "demonstrate" or "fit"
+    done: int
+    total: int
+    loss: float = float("nan")
+
+
+OnProgress = Callable[[Progress], None]
+
+
+async def collect(farm: FarmClient, store: TrajectoryStore, config: WarmStartConfig, on_progress: OnProgress) -> None:
+    """Commit `config.demonstrations` demonstrations; those that are there already are not made again."""
+    planned = enumerate(demos.plan(config.demonstrations, config.seed, TRAIN_TASKS, GROUNDING_TASKS))
+    todo = [(index, demo) for index, demo in planned if _id(index) not in store]
+    chunks = iter([todo[start : start + _CHUNK] for start in range(0, len(todo), _CHUNK)])
+    taskset = MiniWob(oracle=True)
+
+    async def slot(number: int) -> None:
+        async with farm.lease("browser", grants=("exec",), label=f"demonstrations {number}") as device:
+            for chunk in chunks:
+                finished: list[Trajectory] = []
+                for index, demo in sorted(chunk, key=lambda item: item[1].task):
+                    demonstrator = demos.Demonstrator(UiTars(model.FACTOR), seed=config.seed * 10**9 + index)
+                    task = demos.make_task(demo, taskset)
+                    trajectory = await run_episode(
+                        task, device, demonstrator, keep_frame=store.put_frame, spec=ObserveSpec(frame="png"), id=_id(index)
+                    )
+                    if trajectory.fault is None:
+                        finished.append(trajectory)
+                await asyncio.to_thread(store.commit, finished)
+                on_progress(Progress("demonstrate", len(store), config.demonstrations))
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(config.devices):
+            group.create_task(slot(number))
+
+
+def fit(demonstrations: Path, output: Path, config: WarmStartConfig, on_progress: OnProgress) -> None:
+    """Train the small policy on the store at `demonstrations`; the checkpoint is written to `output`."""
+    with TrajectoryStore(demonstrations, readonly=True) as store:
+        tokenizer = model.make_tokenizer(sorted({trajectory.instruction for trajectory in store}))
+    torch.manual_seed(config.seed)
+    model.save(model.make_model(tokenizer), model.make_processor(tokenizer), output)
+    rendezvous = output / f"rendezvous-{os.getpid()}"
+    if config.processes == 1:
+        _fit(0, demonstrations, output, config, rendezvous, on_progress)
+    else:
+        arguments = (demonstrations, output, config, rendezvous, on_progress)
+        torch.multiprocessing.start_processes(_fit, arguments, nprocs=config.processes, start_method="fork")
+
+
+def _fit(
+    rank: int, demonstrations: Path, output: Path, config: WarmStartConfig, rendezvous: Path, on_progress: OnProgress
+) -> None:
+    """One data-parallel process: gradients are averaged over all of them after each backward pass."""
+    torch.set_num_threads(1)
+    parallel = config.processes > 1
+    if parallel:
+        method = f"file://{rendezvous.absolute()}"
+        torch.distributed.init_process_group("gloo", init_method=method, rank=rank, world_size=config.processes)
+    encoder = Encoder(output)
+    network = AutoModelForImageTextToText.from_pretrained(output, local_files_only=True)
+    parameters = list(network.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, config.learning_rate, total_steps=config.steps, pct_start=_WARM_UP_SHARE
+    )
+    with TrajectoryStore(demonstrations, readonly=True) as store:
+        batches = _batches(list(store), store, encoder, config.batch // config.processes, config.seed + rank)
+        reported, losses = time.monotonic(), []
+        for step, samples in enumerate(itertools.islice(batches, config.steps), start=1):
+            batch = collate(samples, encoder, model.MERGE)
+            logprobs = token_logprobs(network(**batch.inputs).logits, batch.ids)
+            loss = -logprobs[batch.sampled].mean()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            if parallel:
+                _average_gradients(parameters, config.processes)
+            torch.nn.utils.clip_grad_norm_(parameters, _MAX_GRAD_NORM)
+            optimizer.step()
+            schedule.step()
+            losses.append(float(loss.detach()))
+            if rank == 0 and (time.monotonic() - reported > 5 or step == config.steps):
+                on_progress(Progress("fit", step, config.steps, sum(losses) / len(losses)))
+                reported, losses = time.monotonic(), []
+    if rank == 0:
+        model.save(network, model.make_processor(encoder.tokenizer), output)
+    if parallel:
+        torch.distributed.destroy_process_group()
+        rendezvous.unlink(missing_ok=True)
+
+
+def _average_gradients(parameters: Sequence[torch.nn.Parameter], processes: int) -> None:
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    torch.distributed.all_reduce(flat)
+    flat /= processes
+    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def _batches(
+    trajectories: Sequence[Trajectory], store: TrajectoryStore, encoder: Encoder, size: int, seed: int
+) -> Iterator[list[Sample]]:
+    rng = random.Random(seed)
+    while True:
+        yield [_sample(rng.choice(trajectories), store, encoder) for _ in range(size)]
+
+
+def _sample(trajectory: Trajectory, store: TrajectoryStore, encoder: Encoder) -> Sample:
+    """A demonstration as the sequence the policy would have seen and emitted."""
+    ids: list[int] = []
+    sampled: list[bool] = []
+    pictures = []
+    for step in trajectory.steps:
+        picture = encoder.picture(store.frame(step.frame))
+        first = not pictures
+        prompt = encoder.first_prompt(trajectory.instruction, picture) if first else encoder.next_prompt(picture, ended=True)
+        completion = encoder.completion(step.policy.text)
+        ids += [*prompt, *completion]
+        sampled += [False] * len(prompt) + [True] * len(completion)
+        pictures.append(picture)
+    return Sample(ids, sampled, [0.0] * len(ids), pictures)
+
+
+def _id(index: int) -> str:
+    return f"demo-{index:06d}"

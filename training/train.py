@@ -1,0 +1,207 @@
+"""Online RL, end to end on one screen: roll out -> commit -> replay -> update -> publish weights -> roll out.
+
+Rollouts and updates overlap: episodes run on the event loop and sample in the engine's thread, updates run in another
+thread, and after each one the engine takes the new weights between two batches. Staleness is bounded by how many
+groups may be open or waiting, and what is too old all the same is dropped and counted.
+
+A run is a folder. Killed and started again it goes on: the newest valid checkpoint gives weights, optimiser, replay,
+curriculum and random states; the trajectory store gives every committed episode that no checkpoint says was used.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from guiagent import config as configuration
+from guiagent.client import FarmClient
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import Trajectory
+from rewards.curriculum import Curriculum
+from rewards.tasksets import TASKSETS
+from training import checkpoint
+from training.algorithms import ALGORITHMS
+from training.config import TrainConfig
+from training.encode import Encoder
+from training.engine.local import LocalPolicy
+from training.learner import Learner, Update
+from training.metrics import Metrics
+from training.replay import Group, Replay
+from training.rollout import Rollouts
+
+_TAKE_TIMEOUT_S = 1.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands, after each update."""
+
+    step: int
+    steps: int
+    seconds: float  # of training, over all the run's sessions
+    episodes: int
+    episodes_per_second: float
+    success: float  # of the rollouts this update was made of
+    staleness: float  # policy versions, mean over the groups taken
+    faults: int
+    entropy: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run."""
+
+    policy: Path  # the final checkpoint's Hugging Face folder
+    step: int
+    seconds: float
+    episodes: int
+    refused: tuple[str, ...]  # damaged checkpoints that were passed over on the way
+
+
+async def train(
+    config: TrainConfig, run: Path, farm: FarmClient, on_progress: Callable[[Progress], None]
+) -> Trained:
+    """Train until `config.steps` or `config.minutes`, in the folder `run`; goes on where an earlier call was cut.
+
+    Raises InfrastructureError (disk full, checkpoints all damaged), FloatingPointError when updates diverge.
+    """
+    torch.set_num_threads(1)  # two pools of spinning threads on few cores run ten times slower
+    run.mkdir(parents=True, exist_ok=True)
+    configuration.save(config, run / "config.toml")
+    with TrajectoryStore(run / "trajectories") as store:
+        session = _Session(config, run, store)
+        try:
+            return await session.run(farm, on_progress)
+        finally:
+            session.close()
+
+
+class _Session:
+    """One process's share of a run: everything with state, wired together, and the loop over updates."""
+
+    def __init__(self, config: TrainConfig, run: Path, store: TrajectoryStore) -> None:
+        algorithm = ALGORITHMS[config.update.algorithm]
+        loaded = checkpoint.load(run / "checkpoints")
+        start = loaded.model if loaded else config.policy
+        encoder = Encoder(start)
+        self._config, self._run, self._store = config, run, store
+        self._rng = random.Random(config.seed)
+        self._learner = Learner(start, encoder, algorithm, config.update)
+        self._replay = Replay(algorithm.rescue, config.seed)
+        self._curriculum = Curriculum(config.tasks)
+        self._step, self._seconds, self._saved = 0, 0.0, time.monotonic()
+        self._refused = loaded.refused if loaded else ()
+        if loaded:
+            self._step, self._seconds = loaded.step, float(loaded.state["seconds"])
+            self._curriculum.restore(loaded.state["curriculum"])
+            loaded.restore(self._learner.optimizer, {"rollouts": self._rng})
+        self._replay.restore(loaded.state["replay"] if loaded else None, store)
+        seed = config.seed + self._step  # a resumed run must not draw the same numbers again
+        self._policy = LocalPolicy(start, max_new_tokens=config.rollout.max_new_tokens, seed=seed)
+        self._policy.load_weights({}, self._step)
+        self._metrics = Metrics(run, after_step=self._step)
+
+    def close(self) -> None:
+        self._policy.close()
+        self._metrics.close()
+
+    async def run(self, farm: FarmClient, on_progress: Callable[[Progress], None]) -> Trained:
+        limits = self._config.update
+        rollouts = Rollouts(
+            farm,
+            self._policy,
+            TASKSETS[self._config.taskset](),
+            self._store,
+            self._replay,
+            self._curriculum,
+            self._config.rollout,
+            max_pending_groups=limits.groups * limits.max_staleness,
+            rng=self._rng,
+            on_trajectory=self._metrics.episode,
+        )
+        producing = asyncio.create_task(rollouts.run())
+        began, before = time.monotonic(), self._seconds
+        try:
+            while not self._finished():
+                groups = await self._take(producing, rollouts)
+                update = await asyncio.to_thread(self._learner.step, groups, self._store.frame)
+                self._step += 1
+                self._policy.load_weights(self._learner.weights(), self._step)
+                self._seconds = before + time.monotonic() - began
+                progress = self._progress(groups, update, rollouts)
+                self._metrics.update(progress.__dict__ | update.metrics | self._replay_figures())
+                on_progress(progress)
+                if time.monotonic() - self._saved > 60 * self._config.checkpoint_minutes:
+                    await asyncio.to_thread(self._save)
+        finally:
+            producing.cancel()
+            await asyncio.gather(producing, return_exceptions=True)
+        final = await asyncio.to_thread(self._save)
+        return Trained(final / "model", self._step, self._seconds, len(self._store), self._refused)
+
+    async def _take(self, producing: "asyncio.Task[None]", rollouts: Rollouts) -> list[Group]:
+        """The next groups to learn from; raises what ended the rollouts, should they have ended."""
+        limits = self._config.update
+        while True:
+            groups = await asyncio.to_thread(
+                self._replay.take,
+                limits.groups,
+                current_version=self._step,
+                max_staleness=limits.max_staleness,
+                timeout=_TAKE_TIMEOUT_S,
+            )
+            rollouts.make_room()
+            if producing.done():
+                producing.result()
+            if groups:
+                return groups
+
+    def _finished(self) -> bool:
+        minutes = self._config.minutes
+        return self._step >= self._config.steps or (minutes is not None and self._seconds >= 60 * minutes)
+
+    def _save(self) -> Path:
+        self._saved = time.monotonic()
+        return checkpoint.save(
+            self._run / "checkpoints",
+            self._step,
+            save_model=self._save_model,
+            optimizer=self._learner.optimizer,
+            state={
+                "seconds": self._seconds,
+                "replay": self._replay.state(),
+                "curriculum": self._curriculum.state(),
+            },
+            rng={"rollouts": self._rng},
+        )
+
+    def _save_model(self, directory: Path) -> None:
+        self._learner.save(directory)
+
+    def _progress(self, groups: Sequence[Group], update: Update, rollouts: Rollouts) -> Progress:
+        sampled = [trajectory for group in groups for trajectory in group.sampled if trajectory.valid]
+        return Progress(
+            step=self._step,
+            steps=self._config.steps,
+            seconds=self._seconds,
+            episodes=len(self._store),
+            episodes_per_second=rollouts.stats.per_second,
+            success=sum(trajectory.success for trajectory in sampled) / max(len(sampled), 1),
+            staleness=sum(group.staleness for group in groups) / len(groups),
+            faults=sum(rollouts.stats.faults.values()),
+            entropy=update.metrics.get("entropy", float("nan")),
+        )
+
+    def _replay_figures(self) -> dict[str, Any]:
+        stats = self._replay.stats
+        return {
+            "stale_groups": stats.stale,
+            "masked": stats.masked,
+            "replay_share": stats.replay_share,
+            "staleness_histogram": stats.staleness,
+        }
