@@ -77,7 +77,7 @@ def require_grants(
 
 
 class DeviceHost:
-    """Drives the devices of the given slots. Every verb ends within its deadline, in a value or a FaultError."""
+    """Drives the devices of the given slots; every verb ends by its deadline, in a value or a FaultError."""
 
     def __init__(
         self, slots: Mapping[str, DeviceConfig], drivers: Mapping[str, Driver], clock: Clock = time
@@ -128,7 +128,7 @@ class DeviceHost:
                     await driver.close()
 
     async def recycle(self, device: str) -> None:
-        """Wipe the device for its next holder; FaultError where it cannot be wiped or somebody is stuck on it."""
+        """Wipe the device for its next holder; FaultError where it cannot be, or somebody is stuck on it."""
         seat = self.seats[device]
         async with _deadline("recycle", _RECYCLE_DEADLINE_S), seat.turn:
             self._saw(seat, await _running(seat).reset(0, _BLANK, _SHOWN))
@@ -143,7 +143,7 @@ class DeviceHost:
             raise FaultError(Fault("device", "unhealthy", health.detail, retryable=True))
 
     def fence(self, device: str, token: int) -> None:
-        """From now on refuse every token below this one, also of requests that already wait for their turn."""
+        """From now on refuse every token below this one, also of requests that wait for their turn."""
         seat = self.seats[device]
         if token > seat.fence:
             seat.fence = token

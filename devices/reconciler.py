@@ -1,4 +1,4 @@
-"""Brings the farm from what it is to what it should be: every slot filled, every lease in time, every device clean."""
+"""Brings the farm to what it should be: every slot filled, every lease in time, every device clean."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ class Reconciler:
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled. Raises InfrastructureError where a device cannot be started on this machine at all."""
+        """Until cancelled. InfrastructureError where a device cannot be started on this machine at all."""
         try:
             async with asyncio.TaskGroup() as jobs:
                 while True:

@@ -1,4 +1,4 @@
-"""The pool service: the lease machine, its memory, the devices and the reconciler, behind the verbs of the API."""
+"""The pool service: lease machine, memory, devices and reconciler, behind the verbs of the API."""
 
 import asyncio
 import logging
@@ -55,7 +55,7 @@ class PoolService:
         self._waiters: dict[Request, asyncio.Future[tuple[Granted, asyncio.Future[None]]]] = {}
 
     async def run(self) -> None:
-        """Keep the farm going until cancelled. InfrastructureError where its devices cannot run on this machine."""
+        """Keep the farm going until cancelled. InfrastructureError where its devices cannot run here."""
         past = self._store.load()
         for device, token in past.tokens.items():
             if device in self._pool.slots:

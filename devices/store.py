@@ -49,7 +49,7 @@ class Remembered:
 
 
 class Store:
-    """Opens `path`, or creates it readable by its owner only; one process at a time (InfrastructureError else)."""
+    """Opens `path`, or creates it for its owner only. InfrastructureError where another pool has it open."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -82,7 +82,8 @@ class Store:
         """Tokens, live leases, and how the last `ends` leases ended."""
         tokens = dict(self._db.execute("SELECT id, token FROM devices").fetchall())
         live = self._db.execute(
-            "SELECT id, device, token, ttl, grants, label, key FROM leases WHERE ended IS NULL ORDER BY number"
+            "SELECT id, device, token, ttl, grants, label, key FROM leases"
+            " WHERE ended IS NULL ORDER BY number"
         )
         leases = [
             Lease(id, device, token, ttl, frozenset(json.loads(grants)), label, key)
@@ -144,9 +145,9 @@ class Store:
         match event:
             case Granted(leases=leases):
                 for one in leases:
-                    fresh = self._db.execute(
-                        "INSERT INTO leases (id, device, token, ttl, grants, label, key) VALUES (?, ?, ?, ?, ?, ?, ?)"
-                        " ON CONFLICT (id) DO NOTHING",  # a repeated request is granted the same leases again
+                    fresh = self._db.execute(  # a repeated request is granted the same leases again
+                        "INSERT INTO leases (id, device, token, ttl, grants, label, key)"
+                        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
                         (
                             one.id,
                             one.device,

@@ -99,13 +99,14 @@ def _mark(action: Action, radius: float) -> str:
 
 
 def _target(x: float, y: float, radius: float, rings: int) -> str:
-    """Every shape is drawn twice, a light halo under the colour, so that it shows on any page."""
-    reach, gap = radius * 1.7, radius * 0.45
-    cross = (
-        f"M{x - reach:.1f} {y:.1f}H{x - gap:.1f}M{x + gap:.1f} {y:.1f}H{x + reach:.1f}"
-        f"M{x:.1f} {y - reach:.1f}V{y - gap:.1f}M{x:.1f} {y + gap:.1f}V{y + reach:.1f}"
-    )
+    """Every shape is drawn twice, a light halo under the colour, so that it shows on any page. The cross-hair
+    stays outside the rings, which leaves what was clicked to be seen."""
     circles = [radius * (1 + 0.45 * i) for i in range(rings)]
+    near, far = circles[-1], circles[-1] + 0.7 * radius
+    cross = (
+        f"M{x - far:.1f} {y}H{x - near:.1f}M{x + near:.1f} {y}H{x + far:.1f}"
+        f"M{x} {y - far:.1f}V{y - near:.1f}M{x} {y + near:.1f}V{y + far:.1f}M{x} {y}h0"
+    )
     return "".join(
         f'<path class="{layer}" d="{cross}"/>'
         + "".join(f'<circle class="{layer}" cx="{x}" cy="{y}" r="{r:.1f}"/>' for r in circles)

@@ -114,7 +114,7 @@ def _pool(comparison: Comparison, trained: bool) -> str:
             f"95% intervals {span(before.interval)} and {span(after.interval)}; change "
             f"{_points(after.rate - before.rate)} points ({_points(change.low)} to {_points(change.high)}). "
             f"Of {after.n} paired seeds {gained} were gained and {lost} lost, "
-            f"{'p &lt; 0.001' if p < 0.001 else f'p = {p:.3f}'}."
+            f"p&nbsp;{'&lt;&nbsp;0.001' if p < 0.001 else f'=&nbsp;{p:.3f}'}."
         )
     return f'<div class="pool"><h2>{name}</h2><p class="figures">{figures}</p><p>{said}</p></div>'
 
@@ -142,7 +142,11 @@ def _curves(points: Sequence[CurvePoint], comparison: Comparison) -> str:
         f'<div class="{name}">{learning_curve(points, before, after, levels, size)}</div>'
         for name, size in _CURVE_SIZES.items()
     )
-    multiples = "".join(_multiple(points, task) for task in sorted({p.task for p in points}))
+    trained = {p.task for p in points}
+    tasks = dict.fromkeys(
+        (*comparison.after.suite.tasks, *sorted(trained))
+    )  # those of the suite in its order
+    multiples = "".join(_multiple(points, task) for task in tasks if task in trained)
     return Template((_TEMPLATES / "curve.html").read_text()).substitute(whole=whole, multiples=multiples)
 
 
@@ -219,7 +223,10 @@ def _change(before: Proportion, after: Proportion) -> str:
 
 def _points(difference: float) -> str:
     """A difference of rates in percentage points, with its sign; a minus, not a hyphen."""
-    return "–" if isnan(difference) else f"{100 * difference:+.0f}".replace("-", "\N{MINUS SIGN}")
+    if isnan(difference):
+        return "–"
+    rounded = round(100 * difference)
+    return f"{rounded:+}".replace("-", "\N{MINUS SIGN}") if rounded else "0"
 
 
 def _bars(sides: Sequence[tuple[str, Proportion]]) -> str:

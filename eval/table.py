@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from eval.results import SuiteResult, TaskResult
 from eval.stats import Interval
@@ -26,11 +27,13 @@ def print_table(results: Sequence[SuiteResult], console: Console) -> None:
     sections = [_section(results, trained) for trained in (True, False)]
     head = ["task", *(r.label for r in results), "faults"]
     if console.is_terminal:
-        table = Table(*head, title=f"{results[0].suite.name}, 95% intervals", title_justify="left")
+        table = Table(title=f"{results[0].suite.name}, 95% intervals", title_justify="left")
+        for name in head:  # as Text: a label must not be read as markup
+            table.add_column(Text(name))
         for section in filter(None, sections):
             for row in section[:-1]:
-                table.add_row(*row)
-            table.add_row(*section[-1], style="bold", end_section=True)
+                table.add_row(*map(Text, row))
+            table.add_row(*map(Text, section[-1]), style="bold", end_section=True)
         console.print(table)
     else:
         lines = [head, *(row for section in sections for row in section)]

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from eval.overlay import describe, overlay
 from guiagent.actions import ACTIONS, Action
+from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Step, Trajectory
 
 OPEN_CARDS = 4  # the first few are unfolded
@@ -67,6 +68,20 @@ def _in_turn(pairs: Sequence[_Pair]) -> Iterator[_Pair]:
             yield best
 
 
+def frames_of(stores: Sequence[TrajectoryStore]) -> Frames:
+    """One getter over several stores: a frame is the same wherever it lies, since its name is its hash."""
+
+    def frame(hash: str) -> bytes:
+        for store in stores:
+            try:
+                return store.frame(hash)
+            except KeyError:
+                continue
+        raise KeyError(hash)
+
+    return frame
+
+
 def cards(episodes: Sequence[tuple[str, Trajectory]], frames: Frames) -> str:
     """A card per task and seed; neighbours that share both stand in one, as before and after do."""
     together = groupby(episodes, key=lambda item: (item[1].task, item[1].seed))
@@ -108,7 +123,7 @@ def _episode(label: str, trajectory: Trajectory, frames: Frames, unfolded: bool)
     if trajectory.steps:
         last = trajectory.steps[-1]
         picture = _picture(trajectory.final_frame, (last.width, last.height), "the last frame", "", frames)
-        film += f'<li>{picture}<p class="did"><b>end</b> {verdict}, score {value}</p></li>'
+        film += f'<li>{picture}<p class="did"><b>end</b> {verdict}</p></li>'
     wide = any(step.width > 1.2 * step.height for step in trajectory.steps)
     return (
         f'<details class="episode {kind}"{" open" if unfolded else ""}><summary>'

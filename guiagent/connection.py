@@ -29,7 +29,7 @@ class Answer:
 
 
 class Connections:
-    """Idle connections to one server; a request takes one, or opens one, so requests never wait for each other."""
+    """Idle connections to one server; a request takes one or opens one, so none waits for another."""
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
@@ -46,7 +46,7 @@ class Connections:
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def request(self, method: str, path: str, body: bytes, timeout_s: float) -> Answer:
-        """One exchange. Raises OSError (ConnectionError, TimeoutError among them) where there was no answer."""
+        """One exchange. OSError (ConnectionError, TimeoutError among them) where there was no answer."""
         head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._common}{len(body)}\r\n\r\n"
         async with asyncio.timeout(timeout_s):
             reader, writer = self._idle.pop() if self._idle else await self._open()

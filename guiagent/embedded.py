@@ -85,7 +85,7 @@ def _wait_for(child: subprocess.Popen[bytes], folder: Path, log: Path) -> Endpoi
             raise InfrastructureError(f"the device pool did not start: {reason}")
         if time.monotonic() > give_up:
             raise InfrastructureError(
-                f"the device pool did not start within {_START_S:g} s; try `guiagent doctor`, or `guiagent up`"
+                f"the device pool did not start within {_START_S:g} s; see what `guiagent up` says"
             )
         time.sleep(_POLL_S)
     return endpoint

@@ -19,8 +19,9 @@ from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from PIL import Image
+from pydantic import ValidationError
 
-from guiagent.actions import Action, Button, Click, Drag, KeyChord, Open, Scroll, Type
+from guiagent.actions import ACTION, Action, Button
 from guiagent.client import FarmClient, LeasedDevice
 from guiagent.embedded import find_pool, private_pool
 from guiagent.errors import UsageError
@@ -162,25 +163,25 @@ class SyncDevice:
         return f"{self._farm.live_url}&device={self.id}"
 
     def goto(self, url: str) -> Observation:
-        return self._do(Open(target=url))
+        return self._do("open", target=url)
 
     def click(self, x: int, y: int, button: Button = "left", count: int = 1) -> Observation:
-        return self._do(Click(x=x, y=y, button=button, count=count))
+        return self._do("click", x=x, y=y, button=button, count=count)
 
     def type(self, text: str, clear: bool = False, submit: bool = False) -> Observation:
         """Into what has the focus."""
-        return self._do(Type(text=text, clear=clear, submit=submit))
+        return self._do("type", text=text, clear=clear, submit=submit)
 
     def key(self, *keys: str) -> Observation:
         """Press keys together: `key("Control", "a")`."""
-        return self._do(KeyChord(keys=keys))
+        return self._do("key", keys=keys)
 
     def scroll(self, x: int, y: int, dx: int = 0, dy: int = 0) -> Observation:
         """At a point, by pixels; positive `dy` goes down the page."""
-        return self._do(Scroll(x=x, y=y, dx=dx, dy=dy))
+        return self._do("scroll", x=x, y=y, dx=dx, dy=dy)
 
     def drag(self, *path: tuple[int, int]) -> Observation:
-        return self._do(Drag(path=path))
+        return self._do("drag", path=path)
 
     def act(self, *actions: Action) -> Observation:
         """Several actions in one round trip; what went wrong is in `action_error`."""
@@ -219,8 +220,13 @@ class SyncDevice:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _do(self, action: Action) -> Observation:
+    def _do(self, kind: str, **fields: Any) -> Observation:
+        try:
+            action = ACTION.validate_python({"type": kind, **fields})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise UsageError(f"{kind}: {'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from error
         observation = self.act(action)
         if observation.action_error is not None:
-            raise UsageError(f"{action.type}: {observation.action_error}")
+            raise UsageError(f"{kind}: {observation.action_error}")
         return observation

@@ -119,6 +119,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     token: str
     pid: int
 
+    @property
+    def live_url(self) -> str:
+        """The page with all screens; it holds the token, so it is as secret as that."""
+        return f"{self.url}/#token={self.token}"
+
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error as RFC 9457 has it, with what a program needs to decide what to do next."""

@@ -21,9 +21,10 @@ from eval.results import Comparison, EpisodeResult, SuiteResult
 from eval.stats import Proportion, newcombe, wilson
 from eval.suites.suite import Suite
 from eval.table import print_table
-from eval.viewer import MAX_SHOWN, select, shown
+from eval.viewer import MAX_SHOWN, frames_of, select, shown
 from guiagent.actions import ACTION, Action, Answer, Click, Done, Drag, Scroll, Swipe, Type, Wait
 from guiagent.errors import Fault, InfrastructureError
+from guiagent.trajectories import TrajectoryStore
 from guiagent.types import PolicyStep, Score, Step, Trajectory
 
 PAYLOAD = (
@@ -181,6 +182,15 @@ def test_overlays_draw_where_the_action_was() -> None:
     assert re.findall(r">(\d)</text>", two) == ["1", "2"]
 
 
+def test_frames_are_found_in_whichever_store_has_them(tmp_path: Path) -> None:
+    with TrajectoryStore(tmp_path / "a") as first, TrajectoryStore(tmp_path / "b") as second:
+        names = [first.put_frame(b"one"), second.put_frame(b"two")]
+        frames = frames_of([first, second])
+        assert [frames(name) for name in names] == [b"one", b"two"]
+        with pytest.raises(KeyError):
+            frames("0" * 32)
+
+
 def test_shown_text_is_cut_escaped_and_cannot_turn_the_reading_direction() -> None:
     text = shown(PAYLOAD)
     assert "<" not in text and '"' not in text and "'" not in text and "\0" not in text
@@ -235,16 +245,17 @@ def test_piped_table_is_plain_text_with_intervals_and_fault_bounds() -> None:
     out = io.StringIO()
     print_table([NULL, AFTER], Console(file=out))
     text = out.getvalue()
-    assert text.isprintable() or "\x1b" not in text
+    assert "\x1b" not in text and "│" not in text
     line = next(line for line in text.splitlines() if line.startswith("click-color"))
     assert line.split() == ["click-color", "0%", "(0–16)", "75%", "(53–89)", "2"]
     assert "after: 2 episodes without a verdict, counted as failures; bounds 70% to 73%" in text
 
 
-def test_terminal_table_draws_a_table() -> None:
+def test_terminal_table_draws_a_table_and_reads_no_markup_in_labels() -> None:
     out = io.StringIO()
-    print_table([NULL, AFTER], Console(file=out, force_terminal=True, width=140))
-    assert "┃" in out.getvalue() and "75% (53–89)" in out.getvalue()
+    odd = replace(AFTER, label="[blink]after[/]")
+    print_table([NULL, odd], Console(file=out, force_terminal=True, width=140))
+    assert "┃" in out.getvalue() and "75% (53–89)" in out.getvalue() and "[blink]after[/]" in out.getvalue()
 
 
 def test_a_report_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:

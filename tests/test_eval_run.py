@@ -220,11 +220,11 @@ async def test_an_interrupted_run_goes_on_where_it_was(farm: FarmClient, tmp_pat
             SUITE, Squares(), RandomPolicy(), farm, tmp_path, label="random", on_progress=stop_at_five
         )
     before = committed(tmp_path)
-    assert len(before) == 5 and not (tmp_path / "results.json").exists()
+    assert 5 <= len(before) < 12 and not (tmp_path / "results.json").exists()
 
     result = await run_suite(SUITE, Squares(), RandomPolicy(), farm, tmp_path, label="random")
     after = committed(tmp_path)
-    assert after[:5] == before and len(after) == len(set(after)) == 12
+    assert after[: len(before)] == before and len(after) == len(set(after)) == 12
 
     again = await run_suite(SUITE, Squares(), RandomPolicy(), farm, tmp_path, label="random")
     assert again == result and committed(tmp_path) == after

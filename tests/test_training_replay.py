@@ -1,4 +1,4 @@
-"""Replay: what the trainer is given, what is dropped and counted, what rescues a group, what a restart keeps."""
+"""Replay: what the trainer is given, what is dropped and counted, what rescues, what a restart keeps."""
 
 import dataclasses
 import itertools
@@ -335,16 +335,13 @@ def test_group_sizes_caps_and_counts_hold(groups):
 def test_take_waits_for_a_producer_in_another_thread():
     replay = arpo_replay()
     group = replay.open_group("a", 0, 2)
-    waiting = threading.Event()
 
     def produce() -> None:
-        waiting.wait()
         replay.add(member(group, 0, size=2))
         replay.add(member(group, 1, 1.0, size=2))
 
     producer = threading.Thread(target=produce)
     producer.start()
-    waiting.set()
     [taken] = replay.take(1, current_version=0, max_staleness=0, timeout=30)
     producer.join()
     assert taken.id == group

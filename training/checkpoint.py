@@ -18,7 +18,6 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,7 @@ def save(
             save_model(temporary / "model")
             _write_state(temporary, optimizer, step, state, rng)
             _seal(temporary)
-            path = _free_name(root, step)
+            path = _new_name(root, step)
             os.rename(temporary, path)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -111,7 +110,7 @@ def load(root: Path) -> Loaded | None:
         InfrastructureError: there are checkpoints, and not one of them is whole.
     """
     refused: list[str] = []
-    for path in reversed(_checkpoints(root)):
+    for path in reversed(_checkpoints(root).values()):
         if (fault := verify(path)) is not None:
             refused.append(f"{path.name}: {fault}")
             continue
@@ -242,20 +241,16 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _checkpoints(root: Path) -> list[Path]:
-    """The checkpoints in `root`, oldest first."""
-    found = [(_NAME.fullmatch(path.name), path) for path in root.glob("step-*")]
-    return [path for _, path in sorted((_order(match), path) for match, path in found if match)]
+def _checkpoints(root: Path) -> dict[tuple[int, int], Path]:
+    """The checkpoints in `root` by step and attempt, oldest first."""
+    found = {match: path for path in root.glob("step-*") if (match := _NAME.fullmatch(path.name))}
+    return dict(sorted(((int(match[1]), int(match[2] or 0)), path) for match, path in found.items()))
 
 
-def _order(match: re.Match[str]) -> tuple[int, int]:
-    return int(match[1]), int(match[2] or 0)
-
-
-def _free_name(root: Path, step: int) -> Path:
-    """`step-000123`, or `step-000123.1` and so on where that is taken."""
-    names = (f"step-{step:06d}{suffix}" for suffix in chain([""], (f".{n}" for n in count(1))))
-    return next(root / name for name in names if not (root / name).exists())
+def _new_name(root: Path, step: int) -> Path:
+    """`step-000123`; where the step was saved before, that with the next attempt: `step-000123.1`."""
+    attempts = [attempt for saved, attempt in _checkpoints(root) if saved == step]
+    return root / (f"step-{step:06d}.{max(attempts) + 1}" if attempts else f"step-{step:06d}")
 
 
 def _point(root: Path, path: Path) -> None:
@@ -267,7 +262,7 @@ def _point(root: Path, path: Path) -> None:
 
 def _prune(root: Path, newest: Path) -> None:
     """Removes all but `newest` and the one before it; later ones too: the run has gone back behind them."""
-    checkpoints = _checkpoints(root)
+    checkpoints = list(_checkpoints(root).values())
     end = checkpoints.index(newest) + 1
     for path in set(checkpoints) - set(checkpoints[:end][-KEEP:]):
         doomed = root / f"{_TEMPORARY}old-{path.name}"

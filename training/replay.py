@@ -182,6 +182,12 @@ class Replay:
             return len(self._pending)
 
     @property
+    def opened(self) -> int:
+        """Groups opened so far, over the whole run."""
+        with self._changed:
+            return self._opened
+
+    @property
     def ready(self) -> int:
         """Groups that wait for the trainer."""
         with self._changed:

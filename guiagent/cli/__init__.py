@@ -30,9 +30,9 @@ def up(
     ] = None,
 ) -> None:
     """Start a device pool and serve it until interrupted."""
-    from guiagent.cli import pool
+    from guiagent.cli.pool import up as serve
 
-    pool.up(devices, width, height, port, state_dir)
+    serve(devices, width, height, port, state_dir)
 
 
 @app.command()
@@ -42,14 +42,14 @@ def train(
     overrides: Overrides = None,
 ) -> None:
     """Train a policy on a farm of browsers that is started for it."""
-    from guiagent.cli import train as command
+    from guiagent.cli.train import train as start
 
-    command.train(recipe, run, overrides or [])
+    start(recipe, run, overrides or [])
 
 
 @app.command("eval")
 def evaluate(
-    policy: Annotated[str, typer.Option(help="A checkpoint folder, or null, random or oracle.")],
+    policy: Annotated[str, typer.Option(help="A checkpoint folder, tiny, null, random or oracle.")],
     suite: Annotated[str, typer.Option(help="Which frozen tasks and seeds.")] = "miniwob-demo",
     run: Annotated[
         Path, typer.Option(help="Folder of the results; an interrupted run goes on from it.")
@@ -59,25 +59,26 @@ def evaluate(
     temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 1.0,
 ) -> None:
     """Benchmark a policy on a suite beside the null, random and oracle baselines."""
-    from guiagent.cli import evaluate as command
+    from guiagent.cli.evaluate import evaluate as start
 
-    command.evaluate(policy, suite, run, episodes, devices, temperature)
+    start(policy, suite, run, episodes, devices, temperature)
 
 
 @app.command("run")
 def run_task(
     instruction: Annotated[str, typer.Argument(help="What to do, in words.")],
     url: Annotated[str, typer.Option(help="The page to begin at.")],
-    policy: Annotated[str, typer.Option(help="A checkpoint folder, or http://HOST:PORT/v1#MODEL.")],
+    policy: Annotated[str, typer.Option(help="A checkpoint folder, tiny, or http://HOST:PORT/v1#MODEL.")],
     max_steps: Annotated[int, typer.Option(help="Turns at most.")] = 15,
     width: Annotated[int, typer.Option(help="Of the screen, in pixels.")] = 1024,
     height: Annotated[int, typer.Option(help="Of the screen, in pixels.")] = 768,
+    temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 0.0,
     run: Annotated[Path, typer.Option(help="Where the episode and its report are kept.")] = Path("runs/run"),
 ) -> None:
     """Let a policy drive one browser."""
-    from guiagent.cli import drive
+    from guiagent.cli.drive import drive
 
-    drive.drive(instruction, url, policy, max_steps, width, height, run)
+    drive(instruction, url, policy, max_steps, width, height, temperature, run)
 
 
 @app.command()
@@ -90,17 +91,17 @@ def demo(
     overrides: Overrides = None,
 ) -> None:
     """The main job end to end: a farm of browsers, online RL of the small policy, evaluation, a report."""
-    from guiagent.cli import demo as command
+    from guiagent.cli.demo import demo as start
 
-    command.demo(run, minutes, port, overrides or [])
+    start(run, minutes, port, overrides or [])
 
 
 @app.command()
 def doctor() -> None:
     """Say what this machine can do, one line a capability, with the command that mends what it cannot."""
-    from guiagent.cli import doctor as command
+    from guiagent.cli.doctor import doctor as examine
 
-    raise typer.Exit(command.doctor())
+    raise typer.Exit(examine())
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
 """`guiagent up`: a pool in the foreground."""
 
-import asyncio
 from pathlib import Path
 
 from devices.config import DeviceConfig, PoolConfig
@@ -12,7 +11,7 @@ from guiagent.wire import Endpoint
 def up(devices: int, width: int, height: int, port: int, folder: Path | None) -> None:
     screens = [DeviceConfig(kind="browser", count=devices, width=width, height=height)]
     config = PoolConfig(port=port, state_dir=folder or state_dir(), devices=screens)
-    asyncio.run(serve(config, on_ready=_announce))
+    serve(config, on_ready=_announce)
 
 
 def _announce(endpoint: Endpoint) -> None:

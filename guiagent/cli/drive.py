@@ -1,0 +1,70 @@
+"""`guiagent run`: one policy, one browser, one instruction in a user's own words."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from eval.report import write_episodes
+from guiagent.cli.farm import own_farm
+from guiagent.cli.policy import open_policy
+from guiagent.episode import run_episode
+from guiagent.errors import FaultError
+from guiagent.protocols import Device
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import Baseline, Observation, ObserveSpec, PolicyStep, Score, Trajectory
+
+_MAX_NEW_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class OpenTask:
+    """A page to begin at and an instruction; nothing checks the outcome, so its score stays unknown."""
+
+    url: str
+    instruction: str
+    max_steps: int
+    id: str = "run"
+    seed: int = 0
+    probes: Mapping[str, str] = field(default_factory=dict)
+
+    async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
+        return self.instruction, await device.reset(self.seed, Baseline(url=self.url), spec)
+
+    def ended(self, observation: Observation) -> bool:
+        return False
+
+    async def check(self, device: Device, observation: Observation, answer: str | None) -> Score:
+        return Score(None, reason="a free task has no check")
+
+
+def drive(
+    instruction: str, url: str, policy: str, max_steps: int, width: int, height: int, temperature: float, run: Path
+) -> None:
+    console = Console()
+
+    def say(index: int, observation: Observation, output: PolicyStep) -> None:
+        console.print(f"step {index + 1}  {output.text!r}" + (f"  ({output.error})" if output.error else ""), markup=False)
+
+    async def work(store: TrajectoryStore) -> Trajectory:
+        with open_policy(policy, temperature, _MAX_NEW_TOKENS) as agent:
+            async with own_farm(1, width, height) as farm, farm.client.lease("browser", label="guiagent run") as device:
+                console.print(f"live page {farm.live_url}", soft_wrap=True)
+                task = OpenTask(url, instruction, max_steps)
+                spec = ObserveSpec(frame="png")
+                trajectory = await run_episode(
+                    task, device, agent, keep_frame=store.put_frame, spec=spec, on_step=say
+                )
+                trajectory.device, trajectory.lease_token = device.id, device.token
+                store.commit([trajectory])
+                return trajectory
+
+    with TrajectoryStore(run / "trajectories") as store:
+        trajectory = asyncio.run(work(store))
+        report = run / "report.html"
+        write_episodes(report, instruction, [(policy, trajectory)], store.frame)
+    console.print(f"{trajectory.stop} after {len(trajectory.steps)} steps  {report}", markup=False, soft_wrap=True)
+    if trajectory.fault is not None:
+        raise FaultError(trajectory.fault)
