@@ -230,7 +230,7 @@ class Pool:
         self._ends.update(ends)
         for device, token in tokens.items():
             if device in self.slots:
-                pass
+                self.slots[device].token = token
         gone: list[Event] = []
         groups: dict[str, list[Lease]] = {}
         for lease in leases:

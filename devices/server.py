@@ -43,7 +43,7 @@ def create_app(service: PoolService, token: str) -> FastAPI:
 
     @app.post(wire.LEASES, status_code=201)
     async def acquire(wish: wire.LeaseRequest, request: Request) -> Response:
-        return _json(wire.Leases(await service.acquire(wish, _hung_up(request))), 201)
+        return _json(wire.Leases(await service.acquire(wish, lambda: _hung_up(request))), 201)
 
     @app.post(wire.LEASES + "/{lease}/renew")
     async def renew(lease: str, ask: wire.RenewRequest) -> Response:

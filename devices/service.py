@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from devices.config import PoolConfig
@@ -74,7 +74,7 @@ class PoolService:
 
     # -- leases ----------------------------------------------------------------------------------------------
 
-    async def acquire(self, wish: LeaseRequest, hung_up: Awaitable[Any]) -> list[LeaseInfo]:
+    async def acquire(self, wish: LeaseRequest, hung_up: Callable[[], Awaitable[Any]]) -> list[LeaseInfo]:
         """Leases on `wish.n` devices, on disk before this returns; stops waiting once the caller `hung_up`.
 
         Raises NoDevice, UsageError where this farm can never grant it, InfrastructureError where it cannot be
@@ -93,12 +93,11 @@ class PoolService:
         self._pool.enqueue(request)
         waiter = self._waiters[request] = asyncio.get_running_loop().create_future()
         self._pump()
-        ended = asyncio.ensure_future(hung_up)
         place = 0
         try:
-            await asyncio.wait((waiter, ended), timeout=wish.wait_s, return_when=asyncio.FIRST_COMPLETED)
+            if not waiter.done():
+                await _either(waiter, asyncio.ensure_future(hung_up()), wish.wait_s)
         finally:
-            ended.cancel()
             del self._waiters[request]
             if not waiter.done():
                 place = self._pool.withdraw(request)
@@ -217,6 +216,13 @@ class PoolService:
         self.metrics.fault(fault)
         self._host.seats[device].faults += 1
         self._changed(self._pool.device_faulted(device, fault, self._clock.monotonic()))
+
+
+async def _either(wanted: asyncio.Future[Any], other: asyncio.Future[Any], timeout_s: float) -> None:
+    try:
+        await asyncio.wait((wanted, other), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        other.cancel()
 
 
 def _report(write: asyncio.Future[None]) -> None:

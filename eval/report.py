@@ -24,6 +24,7 @@ from eval.viewer import Frames, cards, shown
 from guiagent.types import Trajectory
 
 _CURVE_SIZES = {"wide-only": (1016, 330), "narrow": (380, 270)}
+MAX_CONFIG = 50_000  # characters
 _TEMPLATES = files("eval") / "templates"
 
 
@@ -54,24 +55,32 @@ def write_report(
     Raises:
         InfrastructureError: the file cannot be written.
     """
-    style = (_TEMPLATES / "report.css").read_text()
-    digest = b64encode(sha256(style.encode()).digest()).decode()
     suite = comparison.after.suite
-    page = Template((_TEMPLATES / "report.html").read_text()).substitute(
-        style_hash=f"sha256-{digest}",
-        style=style,
+    content = _filled(
+        "report.html",
         title=shown(run.title),
         suite=shown(suite.name),
-        headline=_headline(comparison),
+        headline=_pool(comparison, trained=True) + _pool(comparison, trained=False),
         facts=_facts(run),
         curve=_curves(curve, comparison) if curve else "",
         table=_table(comparison),
         episodes=cards(episodes, frames),
-        config=shown(msgspec.json.format(msgspec.json.encode(run.config), indent=2).decode()),
+        config=shown(msgspec.json.format(msgspec.json.encode(run.config), indent=2).decode(), MAX_CONFIG),
         commit=shown(run.commit),
         digest=suite.digest,
     )
-    write_file(path, page.encode())
+    _write_page(path, run.title, content)
+
+
+def write_episodes(
+    path: Path, title: str, episodes: Sequence[tuple[str, Trajectory]], frames: Frames
+) -> None:
+    """Write a page of episodes alone, step by step, where there is no suite to measure by.
+
+    Raises:
+        InfrastructureError: the file cannot be written.
+    """
+    _write_page(path, title, _filled("episodes.html", title=shown(title), episodes=cards(episodes, frames)))
 
 
 def write_summary(path: Path, run: RunSummary, comparison: Comparison) -> None:
@@ -91,8 +100,17 @@ def write_summary(path: Path, run: RunSummary, comparison: Comparison) -> None:
     write_json(path, facts | summary_json(comparison) | {"config": run.config})
 
 
-def _headline(comparison: Comparison) -> str:
-    return f'<div class="headline">{_pool(comparison, True)}{_pool(comparison, False)}</div>'
+def _write_page(path: Path, title: str, content: str) -> None:
+    style = (_TEMPLATES / "report.css").read_text("utf-8")
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    page = _filled(
+        "page.html", style_hash=f"sha256-{digest}", style=style, title=shown(title), content=content
+    )
+    write_file(path, page.encode())
+
+
+def _filled(template: str, **parts: str) -> str:
+    return Template((_TEMPLATES / template).read_text("utf-8")).substitute(parts)
 
 
 def _pool(comparison: Comparison, trained: bool) -> str:
@@ -147,7 +165,7 @@ def _curves(points: Sequence[CurvePoint], comparison: Comparison) -> str:
         (*comparison.after.suite.tasks, *sorted(trained))
     )  # those of the suite in its order
     multiples = "".join(_multiple(points, task) for task in tasks if task in trained)
-    return Template((_TEMPLATES / "curve.html").read_text()).substitute(whole=whole, multiples=multiples)
+    return _filled("curve.html", whole=whole, multiples=multiples)
 
 
 def _multiple(points: Sequence[CurvePoint], task: str) -> str:

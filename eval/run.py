@@ -74,8 +74,8 @@ async def run_suite(
     """Run `policy` over the suite and write `results.json` and `trajectories/` into `out`.
 
     `episodes` per task takes the first of the suite's seeds; asking for more later goes on from there.
-    `label` names the policy down to its weights (`tiny@1f3a`): equal labels are taken for the same policy when
-    a run goes on, and another label is refused. `spec` says what frames the policy sees; give the one it was trained with.
+    `label` names the policy down to its weights (`tiny@1f3a`): a run that goes on takes equal labels for the
+    same policy, and refuses another. `spec` says what frames the policy sees: those it was trained with.
 
     Raises:
         UsageError: `out` holds the results of another suite or policy, or `episodes` is out of range.

@@ -90,14 +90,14 @@ def cards(episodes: Sequence[tuple[str, Trajectory]], frames: Frames) -> str:
     )
 
 
-def shown(text: str) -> str:
+def shown(text: str, most: int = MAX_SHOWN) -> str:
     """Text from outside, ready to stand in HTML: cut to a length, escaped, without characters that steer.
 
     Control and format characters (among them those that turn the writing direction) and lone surrogates
     become U+FFFD.
     """
-    if len(text) > MAX_SHOWN:
-        text = f"{text[:MAX_SHOWN]}… ({len(text) - MAX_SHOWN:,} more characters)"
+    if len(text) > most:
+        text = f"{text[:most]}… ({len(text) - most:,} more characters)"
     steering = ("Cc", "Cf", "Cs")
     plain = (c if c in "\n\t" or category(c) not in steering else "\N{REPLACEMENT CHARACTER}" for c in text)
     return escape("".join(plain))

@@ -64,7 +64,7 @@ class Farm:
     @property
     def live_url(self) -> str:
         """The page with all screens. It carries the pool's token: treat it as a secret."""
-        return f"{self._endpoint.url}/#token={self._endpoint.token}"
+        return self._endpoint.live_url
 
     def lease(
         self,

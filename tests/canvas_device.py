@@ -1,6 +1,6 @@
-"""A small real device for tests: a picture that remembers where it was clicked. Run as a script, it is a farm.
+"""A small real device for tests: a picture that is drawn on by clicks. Run as a script, it is a farm.
 
-    python tests/canvas_device.py STATE_DIR PORT TOKEN COUNT
+python tests/canvas_device.py STATE_DIR PORT TOKEN COUNT
 """
 
 import asyncio

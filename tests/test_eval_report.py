@@ -16,7 +16,7 @@ from rich.console import Console
 
 from eval.curve import CurvePoint, clock, group, training_curve
 from eval.overlay import describe, overlay
-from eval.report import RunSummary, write_report, write_summary
+from eval.report import RunSummary, write_episodes, write_report, write_summary
 from eval.results import Comparison, EpisodeResult, SuiteResult
 from eval.stats import Proportion, newcombe, wilson
 from eval.suites.suite import Suite
@@ -401,4 +401,15 @@ def test_a_plain_evaluation_has_no_before_and_no_curve(browser: Any, tmp_path: P
     assert visit.page.locator("#curve").count() == 0
     assert visit.page.locator(".pool .figures").all_inner_texts() == ["70%", "35%"]
     assert visit.complaints == []
+    visit.page.close()
+
+
+@pytest.mark.browser
+def test_episodes_alone_make_a_page_too(browser: Any, tmp_path: Path) -> None:
+    free = episode("run", 0, False, score=Score(None, reason="a free task has no check"), stop="agent_done")
+    write_episodes(tmp_path / "run.html", PAYLOAD, [("chat", free)], FRAMES.__getitem__)
+    visit = Visit(browser, tmp_path / "run.html")
+    assert visit.page.locator("details.episode svg.frame .mark.click").count() == 2
+    assert visit.page.locator("details.episode .verdict").inner_text() == "? no verdict"
+    assert visit.complaints == [] and visit.page.locator("script, img").count() == 0
     visit.page.close()

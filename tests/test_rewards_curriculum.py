@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewards.curriculum import Curriculum
@@ -50,6 +50,7 @@ def test_the_same_seed_gives_the_same_tasks():
     assert [curriculum.next(first) for _ in range(50)] == [curriculum.next(second) for _ in range(50)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(TASKS), st.floats(0, 1))))
 def test_every_task_stays_in_sight_and_the_state_survives_json(outcomes):
     curriculum = Curriculum(TASKS)

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.advantages import group_advantages
@@ -38,22 +38,26 @@ def test_nothing_to_compare_teaches_nothing(rewards):
     assert group_advantages(rewards) == [0.0] * len(rewards)
 
 
+@settings(deadline=None)
 @given(REWARDS, st.integers(1, 16), STDS)
 def test_equal_rewards_give_exactly_zero(reward, size, std):
     assert group_advantages([reward] * size, std=std, eps=0.0) == [0.0] * size
 
 
+@settings(deadline=None)
 @given(GROUPS, STDS)
 def test_advantages_sum_to_zero(rewards, std):
     assert math.fsum(group_advantages(rewards, std=std)) == pytest.approx(0, abs=1e-6)
 
 
+@settings(deadline=None)
 @given(GROUPS, REWARDS, STDS)
 def test_shifting_all_rewards_changes_nothing(rewards, shift, std):
     shifted = [reward + shift for reward in rewards]
     assert group_advantages(shifted, std=std) == pytest.approx(group_advantages(rewards, std=std), abs=1e-6)
 
 
+@settings(deadline=None)
 @given(GROUPS, st.floats(0.1, 10))
 def test_scale_cancels_only_where_the_deviation_divides(rewards, scale):
     scaled = [reward * scale for reward in rewards]
@@ -64,6 +68,7 @@ def test_scale_cancels_only_where_the_deviation_divides(rewards, scale):
     assert group_advantages(scaled, std="none") == pytest.approx(expected, abs=1e-6)
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | REWARDS, min_size=2, max_size=12), st.randoms(use_true_random=False), STDS)
 def test_reordering_a_group_reorders_its_advantages(rewards, random, std):
     order = list(range(len(rewards)))
@@ -74,6 +79,7 @@ def test_reordering_a_group_reorders_its_advantages(rewards, random, std):
     )
 
 
+@settings(deadline=None)
 @given(GROUPS, st.lists(st.integers(0, 16), max_size=6), STDS)
 def test_masked_members_never_change_the_others(rewards, places, std):
     mixed: list[float | None] = list(rewards)

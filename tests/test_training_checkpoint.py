@@ -319,7 +319,7 @@ def test_a_save_killed_anywhere_leaves_the_last_or_the_new_one(root: Path):
 def test_all_is_synced_before_it_gets_its_name(root: Path, monkeypatch: pytest.MonkeyPatch):
     """A kill leaves the page cache in place, a power cut does not: so the order of the calls matters."""
     calls: list[tuple[str, str]] = []
-    fsync, rename = os.fsync, os.rename
+    fsync, replace = os.fsync, os.replace
 
     def record_fsync(descriptor: int) -> None:
         calls.append(("fsync", os.readlink(f"/proc/self/fd/{descriptor}")))
@@ -327,10 +327,11 @@ def test_all_is_synced_before_it_gets_its_name(root: Path, monkeypatch: pytest.M
 
     def record_rename(source: Path, target: Path) -> None:
         calls.append(("rename", str(target)))
-        rename(source, target)
+        replace(source, target)
 
     monkeypatch.setattr(os, "fsync", record_fsync)
     monkeypatch.setattr(os, "rename", record_rename)
+    monkeypatch.setattr(os, "replace", record_rename)
     path = Run().train(1).save(root)
 
     named = calls.index(("rename", str(path)))
@@ -338,7 +339,7 @@ def test_all_is_synced_before_it_gets_its_name(root: Path, monkeypatch: pytest.M
     inside = [path, *path.rglob("*")]
     assert len(inside) == 8
     assert {name for _, name in calls[:named]} == {str(temporary / item.relative_to(path)) for item in inside}
-    assert calls[named + 1] == ("fsync", str(root))
+    assert calls[named + 1 :] == [("rename", str(root / "latest")), ("fsync", str(root))]
 
 
 # Full and failing disks

@@ -63,6 +63,7 @@ def test_worked_numbers_of_the_aggregation():
         assert loss.item() == pytest.approx(expected, abs=1e-6)
 
 
+@settings(deadline=None)
 @given(st.floats(-6, 6), st.floats(0.01, 3), st.floats(0, 1))
 def test_the_loss_is_monotone_in_the_ratio_and_bounded(log_ratio, advantage, step):
     def at(x: float, a: float) -> float:
@@ -100,7 +101,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(ROWS, st.integers(1, 5), st.sampled_from(AGGREGATIONS))
 def test_a_split_into_micro_batches_changes_nothing(rows, size, aggregation):
     config = with_aggregation(aggregation)
@@ -125,7 +126,7 @@ def test_a_split_into_micro_batches_changes_nothing(rows, size, aggregation):
     assert merged.summary() == pytest.approx(metrics, rel=1e-5, abs=1e-6)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(ROWS, st.integers(1, 4), st.sampled_from(AGGREGATIONS))
 def test_padding_changes_nothing_whatever_it_holds(rows, padding, aggregation):
     config = with_aggregation(aggregation)

@@ -157,7 +157,7 @@ def test_one_old_token_makes_a_group_stale_but_not_a_masked_members():
     assert taken.staleness == 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=12), st.integers(0, 5))
 def test_no_batch_holds_a_sample_older_than_the_bound(versions, bound):
     replay = arpo_replay()
@@ -308,7 +308,7 @@ def test_without_a_rescue_nothing_is_kept_or_replayed():
 OUTCOMES = st.sampled_from([None, 0.0, 0.0, 0.0, 0.05, 0.1, 0.11, 1.0])
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(OUTCOMES, min_size=2, max_size=5)), max_size=15))
 def test_group_sizes_caps_and_counts_hold(groups):
     replay = arpo_replay()
@@ -332,19 +332,21 @@ def test_group_sizes_caps_and_counts_hold(groups):
 # Threads
 
 
-def test_take_waits_for_a_producer_in_another_thread():
+def test_a_waiting_trainer_is_woken_by_the_member_that_closes_a_group():
     replay = arpo_replay()
     group = replay.open_group("a", 0, 2)
+    taken: list[Group] = []
 
-    def produce() -> None:
-        replay.add(member(group, 0, size=2))
-        replay.add(member(group, 1, 1.0, size=2))
+    def train() -> None:
+        taken.extend(replay.take(1, current_version=0, max_staleness=0, timeout=3600))
 
-    producer = threading.Thread(target=produce)
-    producer.start()
-    [taken] = replay.take(1, current_version=0, max_staleness=0, timeout=30)
-    producer.join()
-    assert taken.id == group
+    trainer = threading.Thread(target=train, daemon=True)
+    trainer.start()
+    trainer.join(0.1)  # so that it waits by now
+    replay.add(member(group, 0, size=2))
+    replay.add(member(group, 1, 1.0, size=2))
+    trainer.join(60)
+    assert [each.id for each in taken] == [group]
 
 
 def test_nothing_is_lost_or_given_twice_between_many_producers_and_one_trainer():
@@ -449,7 +451,15 @@ def test_members_committed_but_not_yet_added_are_not_rolled_out_again(tmp_path: 
     assert restored.missing() == [(group, "a", 3, 0)]
 
 
-@settings(max_examples=40)
+def test_the_oldest_group_is_finished_first_whichever_was_committed_first():
+    replay = arpo_replay()
+    first, second = (replay.open_group("a", 0, 2) for _ in range(2))
+    restored = arpo_replay()
+    restored.restore(None, [member(second, 0, size=2), member(first, 1, size=2)])
+    assert restored.missing() == [(first, "a", 0, 0), (second, "a", 0, 1)]
+
+
+@settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(0, 30))
 def test_killed_anywhere_each_committed_group_is_trained_on_once(rng: random.Random, kill_at: int):
     """Consumption counts from the last checkpoint, which every optimiser step writes here."""

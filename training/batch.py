@@ -11,7 +11,8 @@ from training.encode import Encoder, Picture
 class Sample(NamedTuple):
     """One trajectory as one sequence: prompt, completion, prompt, completion ...
 
-    `sampled[i]` says that `ids[i]` came out of the policy; `logprobs[i]` is its log-probability then (0 elsewhere).
+    `sampled[i]` says that `ids[i]` came out of the policy; `logprobs[i]` is its log-probability then (0
+    elsewhere).
     """
 
     ids: list[int]
@@ -34,8 +35,9 @@ def rope_positions(
 ) -> tuple[torch.Tensor, int]:
     """Qwen3-VL's three position axes (time, height, width) of `ids`: [3, length], and the next free position.
 
-    Text counts up on all three; a picture's tokens sit on its merged grid, and the text after it goes on behind the
-    grid's longer side (transformers, `Qwen3VLModel.get_rope_index`). `start` continues an earlier sequence.
+    Text counts up on all three; a picture's tokens sit on its merged grid, and the text after it goes on
+    behind the grid's longer side (transformers, `Qwen3VLModel.get_rope_index`). `start` continues an earlier
+    sequence.
     """
     axes: list[torch.Tensor] = []
     position, index, remaining = start, 0, iter(grids)
@@ -58,7 +60,7 @@ def rope_positions(
 
 
 def collate(samples: Sequence[Sample], encoder: Encoder, merge: int) -> Batch:
-    """Right-padded inputs for a Qwen-VL model, positions included; pictures in order, all samples' together."""
+    """Right-padded inputs for a Qwen-VL model, with positions; the pictures of all samples, in order."""
     length = max(len(sample.ids) for sample in samples)
     shape = (len(samples), length)
     ids = torch.full(shape, encoder.pad)
@@ -86,6 +88,25 @@ def collate(samples: Sequence[Sample], encoder: Encoder, merge: int) -> Batch:
 
 
 def token_logprobs(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """log p(ids[:, t] | before) as [batch, length] from logits [batch, length, vocabulary]; 0 for the first token."""
+    """log p(ids[:, t] | before), [batch, length], of logits [batch, length, vocabulary]; 0 for t = 0."""
     scores = torch.log_softmax(logits[:, :-1].float(), dim=-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
     return torch.cat([torch.zeros_like(scores[:, :1]), scores], dim=1)
+
+
+def sampled_logprobs(
+    logits: torch.Tensor, batch: Batch, unsampled: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probability, with gradient, and entropy in nats, without, of the sampled tokens: [batch, length]
+    each.
+
+    Both are of the distribution that the engine draws from: the tokens in `unsampled` have no share of it.
+    What was not sampled is 0, and costs nothing: only the sampled tokens' logits are normalised.
+    """
+    drawn = logits[:, :-1][batch.sampled[:, 1:]].float()  # [sampled tokens, vocabulary]
+    drawn[:, unsampled] = -torch.inf
+    scores = torch.log_softmax(drawn, dim=-1)
+    logprobs = scores.gather(-1, batch.ids[batch.sampled][:, None])[:, 0]
+    p = scores.detach().exp()
+    entropy = -torch.xlogy(p, p).sum(dim=-1)
+    zeros = torch.zeros_like(batch.logprobs)
+    return zeros.masked_scatter(batch.sampled, logprobs), zeros.masked_scatter(batch.sampled, entropy)

@@ -91,7 +91,6 @@ def save(
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        _sync(root)
         _point(root, path)
         _prune(root, path)
     except (OSError, SafetensorError) as error:
@@ -254,6 +253,7 @@ def _new_name(root: Path, step: int) -> Path:
 
 
 def _point(root: Path, path: Path) -> None:
+    """Makes `latest` lead to `path`, and both names durable."""
     link = root / f"{_TEMPORARY}latest"
     link.symlink_to(path.name)
     link.replace(root / "latest")
@@ -265,9 +265,7 @@ def _prune(root: Path, newest: Path) -> None:
     checkpoints = list(_checkpoints(root).values())
     end = checkpoints.index(newest) + 1
     for path in set(checkpoints) - set(checkpoints[:end][-KEEP:]):
-        doomed = root / f"{_TEMPORARY}old-{path.name}"
-        path.rename(doomed)  # at once, so that half of a checkpoint is never seen under its name
-        shutil.rmtree(doomed)
+        shutil.rmtree(path)  # interrupted, it leaves one that `verify` refuses and the next save removes
 
 
 def _sweep(root: Path) -> None:

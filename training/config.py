@@ -5,8 +5,24 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from guiagent.errors import InfrastructureError
+
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
+
+
+SMALL_POLICY = Path(__file__).parent / "tiny" / "checkpoint"
+
+
+def checkpoint_folder(name: str) -> Path:
+    """`tiny` is the shipped small policy. Raises InfrastructureError where the folder holds no checkpoint."""
+    folder = SMALL_POLICY if name == "tiny" else Path(name)
+    if not (folder / "config.json").is_file():
+        raise InfrastructureError(
+            f"no Hugging Face checkpoint at {folder} (config.json is missing); "
+            "name a folder that save_pretrained wrote, or tiny"
+        )
+    return folder
 
 
 class _Config(BaseModel):
@@ -38,7 +54,7 @@ class TrainConfig(_Config):
 
     taskset: Literal["miniwob"] = "miniwob"
     tasks: tuple[str, ...]
-    policy: Path  # the checkpoint to start from; a relative path is looked up from the working directory
+    policy: str = "tiny"  # the checkpoint to start from: a folder, or the shipped small policy
     steps: Positive = 200
     minutes: Annotated[float, Field(gt=0)] | None = None  # stop earlier, after this much time of training
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 1.0

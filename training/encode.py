@@ -1,11 +1,11 @@
 """A conversation as tokens and patches, turn by turn: what is added is encoded, what was sampled is kept.
 
-Nothing is ever tokenised twice. A turn's prompt is the text the chat template puts between the last completion and
-the next one, so that `prompt + completion + prompt + completion ...` is the very sequence the model saw.
+Nothing is ever tokenised twice. A turn's prompt is the text the chat template puts between the last
+completion and the next one, so that `prompt + completion + prompt + completion ...` is the very sequence the
+model saw.
 """
 
 import io
-import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,22 +13,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from PIL import Image
-from transformers import AutoProcessor
+from transformers import AutoConfig
 
-from guiagent.coordinates import smart_resize
+from guiagent.coordinates import CoordinateSpace, smart_resize
 from guiagent.dialects import Dialect
 from guiagent.dialects.ui_tars import UiTars
-from guiagent.errors import InfrastructureError
+from guiagent.errors import Fault, FaultError
+from training.pretrained import open_processor, readable
 
-_REPLY = "\N{OBJECT REPLACEMENT CHARACTER}"
+_TEXT = "\N{OBJECT REPLACEMENT CHARACTER}"  # stands in a rendered template for text that is encoded by itself
 _CACHED_PICTURES = 512
 
 
 class Picture(NamedTuple):
     """One frame as a Qwen-VL vision tower takes it.
 
-    `patches` is float32 [grid_h * grid_w, channels * temporal * patch * patch]; `grid` is (1, grid_h, grid_w) in
-    patches; `tokens` is how many placeholders it fills in the language model.
+    `patches` is float32 [grid_h * grid_w, channels * temporal * patch * patch]; `grid` is (1, grid_h, grid_w)
+    in patches; `tokens` is how many placeholders it fills in the language model.
     """
 
     patches: torch.Tensor
@@ -37,51 +38,71 @@ class Picture(NamedTuple):
 
 
 class Encoder:
-    """Tokenizer, chat template and image preparation of one checkpoint."""
+    """Tokenizer, chat template and image preparation of one checkpoint.
+
+    Raises:
+        InfrastructureError: the folder holds no checkpoint of a Qwen-VL model, or a damaged one.
+    """
 
     def __init__(self, checkpoint: Path) -> None:
-        if not (checkpoint / "config.json").is_file():
-            message = f"no Hugging Face checkpoint at {checkpoint} (config.json is missing)"
-            raise InfrastructureError(f"{message}; pass --policy a folder written by save_pretrained")
-        self.processor = AutoProcessor.from_pretrained(checkpoint, local_files_only=True)
+        self.processor = open_processor(checkpoint)
         self.tokenizer = self.processor.tokenizer
-        images = self.processor.image_processor
-        self._patch, self._merge = images.patch_size, images.merge_size
-        self._temporal = images.temporal_patch_size
-        # The coordinates a policy writes are pixels of the picture as its own processor resizes it.
-        self.dialect: Dialect = UiTars(factor=self._patch * self._merge)
-        self._min_pixels, self._max_pixels = images.size["shortest_edge"], images.size["longest_edge"]
-        self._mean, self._std = (np.array(x, dtype=np.float32) for x in (images.image_mean, images.image_std))
-        special = json.loads((checkpoint / "config.json").read_text())
-        self.image_token: int = special["image_token_id"]
+        with readable(checkpoint):
+            special = AutoConfig.from_pretrained(checkpoint, local_files_only=True).to_dict()
+            images = self.processor.image_processor
+            self._patch, self._merge = images.patch_size, images.merge_size
+            self._temporal = images.temporal_patch_size
+            self._min_pixels, self._max_pixels = images.size["shortest_edge"], images.size["longest_edge"]
+            self._mean, self._std = (
+                np.array(x, dtype=np.float32) for x in (images.image_mean, images.image_std)
+            )
+            # Tokens that stand for pictures must never be sampled: the next forward pass would miss their
+            # features.
+            names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+            placeholders = {int(special[name]) for name in names}
+        self.image_token = int(special["image_token_id"])
         self.eos: int = self.tokenizer.eos_token_id
         self.pad: int = self.tokenizer.pad_token_id
-        # Tokens that stand for pictures must never be sampled: the next forward pass would miss their features.
-        names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
-        self.unsampled: list[int] = sorted({special[name] for name in names} | ({self.pad} - {self.eos}))
+        self.unsampled: list[int] = sorted(placeholders | ({self.pad} - {self.eos}))
+        self.dialect: Dialect = self._dialect()
         self.picture = lru_cache(_CACHED_PICTURES)(self._picture)
 
     def first_prompt(self, instruction: str, picture: Picture) -> list[int]:
-        """The tokens before the first completion: system words, the dialect's prompt, the first picture."""
-        text = self._render([_user(self.dialect.prompt(instruction))], reply=True)
-        return self._tokens(text, picture)
+        """The tokens before the first completion: the dialect's prompt and the first picture.
+
+        An instruction comes from a page and can hold anything; the names of special tokens in it stay mere
+        text.
+        """
+        before, _, after = self._render([_user(_TEXT)]).partition(_TEXT)
+        text = self._plain(self.dialect.prompt(instruction))
+        return [*self._template(before, picture), *text, *self._template(after, picture)]
 
     def next_prompt(self, picture: Picture, *, ended: bool) -> list[int]:
         """The tokens between two completions; `ended` says that the last one sampled its end token itself."""
-        assistant = {"role": "assistant", "content": [{"type": "text", "text": _REPLY}]}
-        text = self._render([_user("-"), assistant, _user(None)], reply=True).rpartition(_REPLY)[2]
-        return self._tokens(text.removeprefix(self.tokenizer.eos_token) if ended else text, picture)
+        assistant = {"role": "assistant", "content": [{"type": "text", "text": _TEXT}]}
+        text = self._render([_user("-"), assistant, _user(None)]).rpartition(_TEXT)[2]
+        return self._template(text.removeprefix(self.tokenizer.eos_token) if ended else text, picture)
 
     def completion(self, text: str) -> list[int]:
-        """The tokens of a demonstrated reply, with the end token: for warm starts only, never for what was sampled."""
-        return [*self.tokenizer.encode(text, add_special_tokens=False), self.eos]
+        """The tokens of a demonstrated reply and its end: for warm starts, never for what was sampled."""
+        return [*self._plain(text), self.eos]
 
     def decode(self, ids: list[int]) -> str:
         """The text of a completion without its end token."""
         return str(self.tokenizer.decode(ids[:-1] if ids and ids[-1] == self.eos else ids))
 
+    def _dialect(self) -> UiTars:
+        """The coordinates a policy writes are pixels of the picture as its own processor resizes it."""
+        factor = self._patch * self._merge
+        dialect = UiTars(factor)
+        dialect.space = CoordinateSpace("resized", factor, self._min_pixels, self._max_pixels)
+        return dialect
+
     def _picture(self, frame: bytes) -> Picture:
-        image = Image.open(io.BytesIO(frame)).convert("RGB")
+        try:
+            image = Image.open(io.BytesIO(frame)).convert("RGB")
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise FaultError(Fault("device", "bad_frame", f"a frame is no picture: {error}")) from error
         factor = self._patch * self._merge
         size = smart_resize(*image.size, factor, self._min_pixels, self._max_pixels)
         if size != image.size:
@@ -91,14 +112,19 @@ class Encoder:
         grid = (1, size[1] // self._patch, size[0] // self._patch)
         return Picture(patches, grid, grid[1] * grid[2] // self._merge**2)
 
-    def _render(self, messages: list[dict[str, Any]], *, reply: bool) -> str:
-        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=reply))
+    def _render(self, messages: list[dict[str, Any]]) -> str:
+        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
-    def _tokens(self, text: str, picture: Picture) -> list[int]:
+    def _template(self, text: str, picture: Picture) -> list[int]:
+        """The template's own text: special tokens count, the placeholder once for each visual token."""
         ids: list[int] = []
         for token in self.tokenizer.encode(text, add_special_tokens=False):
             ids += [token] * (picture.tokens if token == self.image_token else 1)
         return ids
+
+    def _plain(self, text: str) -> list[int]:
+        """Somebody else's text: no special token can come of it."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
 
 
 def patchify(pixels: torch.Tensor, patch: int, merge: int, temporal: int) -> torch.Tensor:

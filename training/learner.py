@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from transformers import AutoModelForImageTextToText
 
 from guiagent.types import Trajectory
 from training.algorithms import Algorithm
-from training.batch import Sample, collate, token_logprobs
+from training.batch import Sample, collate, sampled_logprobs
 from training.config import UpdateConfig
 from training.encode import Encoder
 from training.losses import LossInputs, LossMetrics, policy_loss
+from training.pretrained import open_model
 from training.replay import Group
 
 _MAX_SKIPPED = 5
@@ -27,10 +27,12 @@ class Update(NamedTuple):
 
 
 class Learner:
-    """A model and its AdamW. `step` skips a non-finite gradient; after five in a row it stops the run."""
+    """A model and its AdamW. `step` skips a non-finite gradient; five in a row raise FloatingPointError."""
 
-    def __init__(self, checkpoint: Path, encoder: Encoder, algorithm: Algorithm, config: UpdateConfig) -> None:
-        self.model = AutoModelForImageTextToText.from_pretrained(checkpoint, local_files_only=True)
+    def __init__(
+        self, checkpoint: Path, encoder: Encoder, algorithm: Algorithm, config: UpdateConfig
+    ) -> None:
+        self.model = open_model(checkpoint).train()
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0
         )
@@ -43,26 +45,26 @@ class Learner:
     def step(self, groups: Sequence[Group], frame: Callable[[str], bytes]) -> Update:
         """One policy-gradient step on whole groups; `frame` gives a stored screenshot's bytes by its hash.
 
-        A trajectory is one sequence of all its turns. Those whose advantage is exactly 0 add nothing to the gradient
-        and are left out of the forward pass, but they count in the loss's denominators.
+        A trajectory is one sequence of all its turns. Those whose advantage is exactly 0 add nothing to the
+        gradient and are left out of the forward pass, but they count in the loss's denominators.
         """
-        members = [(t, a) for group in groups for t, a in zip(group.members, self._advantages(group), strict=True)]
+        members = [
+            member
+            for group in groups
+            for member in zip(group.members, self._algorithm.advantages(group.members), strict=True)
+        ]
         counted = [trajectory for trajectory, _ in members if self._algorithm.reward(trajectory) is not None]
         tokens = sum(len(step.policy.completion_ids) for t in counted for step in t.steps)
         learned = [(trajectory, advantage) for trajectory, advantage in members if advantage != 0.0]
-        # Rows of similar length share a micro-batch, so that little of it is padding.
-        learned.sort(key=lambda member: sum(len(step.policy.completion_ids) for step in member[0].steps))
+        learned.sort(key=lambda member: _length(member[0]))  # so that little of a micro-batch is padding
 
-        self.model.train()
         self.optimizer.zero_grad()
         total, metrics = 0.0, LossMetrics()
-        size = self._config.micro_batch
-        for start in range(0, len(learned), size):
-            part = learned[start : start + size]
+        for start in range(0, len(learned), self._config.micro_batch):
+            part = learned[start : start + self._config.micro_batch]
             batch = collate([to_sample(t, self._encoder, frame) for t, _ in part], self._encoder, self._merge)
             logits = self.model(**batch.inputs).logits
-            logits[..., self._encoder.unsampled] = -torch.inf  # they could not be drawn, so they share no mass
-            logprobs = torch.where(batch.sampled, token_logprobs(logits, batch.ids), 0.0)
+            logprobs, entropy = sampled_logprobs(logits, batch, self._encoder.unsampled)
             outputs = policy_loss(
                 LossInputs(
                     logprobs=logprobs,
@@ -71,18 +73,19 @@ class Learner:
                     mask=batch.sampled,
                     total_tokens=tokens,
                     total_trajectories=len(counted),
-                    entropy=_entropy(logits),
+                    entropy=entropy,
                 ),
                 self._algorithm.loss,
             )
-            outputs.loss.backward()  # type: ignore[no-untyped-call]
+            outputs.loss.backward()
             total += float(outputs.loss.detach())
             metrics = metrics + outputs.metrics
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._config.max_grad_norm))
-        stepped = bool(learned) and math.isfinite(norm) and math.isfinite(total)
+        finite = math.isfinite(norm) and math.isfinite(total)
+        stepped = bool(learned) and finite
         if stepped:
             self.optimizer.step()
-        self._count_skipped(bool(learned) and not stepped)
+        self._count_skipped(not finite)
         figures = {"loss": total, "grad_norm": norm, "trained": float(len(learned)), **metrics.summary()}
         return Update(figures, stepped)
 
@@ -95,9 +98,6 @@ class Learner:
         """The model's tensors, for the engine to copy."""
         return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
 
-    def _advantages(self, group: Group) -> list[float]:
-        return self._algorithm.advantages(group.members)
-
     def _count_skipped(self, skipped: bool) -> None:
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped >= _MAX_SKIPPED:
@@ -107,7 +107,7 @@ class Learner:
 
 
 def to_sample(trajectory: Trajectory, encoder: Encoder, frame: Callable[[str], bytes]) -> Sample:
-    """The sequence the policy saw and emitted, from the stored token ids alone."""
+    """The trajectory's tokens exactly as they were prompted and sampled, and its pictures."""
     ids: list[int] = []
     sampled: list[bool] = []
     logprobs: list[float] = []
@@ -120,9 +120,5 @@ def to_sample(trajectory: Trajectory, encoder: Encoder, frame: Callable[[str], b
     return Sample(ids, sampled, logprobs, pictures)
 
 
-def _entropy(logits: torch.Tensor) -> torch.Tensor:
-    """The policy's entropy in nats at the position each token was drawn from: [batch, length]."""
-    with torch.no_grad():
-        p = torch.softmax(logits[:, :-1].float(), dim=-1)
-        entropy = -torch.xlogy(p, p).sum(dim=-1)
-        return torch.cat([torch.zeros_like(entropy[:, :1]), entropy], dim=1)
+def _length(trajectory: Trajectory) -> int:
+    return sum(len(step.policy.prompt_ids) + len(step.policy.completion_ids) for step in trajectory.steps)

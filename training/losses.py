@@ -102,7 +102,7 @@ def policy_loss(inputs: LossInputs, config: ClippedLoss) -> LossOutputs:
         bounded = torch.minimum(losses, -advantages * config.dual_clip)
         losses = torch.where(advantages < 0, bounded, losses)
 
-    loss = (torch.where(mask, losses, 0.0) * _token_weights(inputs, config)).sum()
+    loss = (losses * mask * _token_weights(inputs, config)).sum()
     with torch.no_grad():
         metrics = _metrics(inputs, config, log_ratio, ratio, advantages)
     return LossOutputs(loss, metrics)

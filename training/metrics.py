@@ -8,41 +8,63 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
+from guiagent.errors import InfrastructureError
 from guiagent.types import Trajectory
 
 
 class Metrics:
-    """Appends one JSON object per update, with the success of every task among the episodes since the last one.
+    """Appends one JSON object per update, with the success of every task among the episodes since the last
+    one.
 
     On resume, lines of updates after the checkpoint's `after_step` are dropped: they will be made again.
+
+    Raises:
+        InfrastructureError: the disk is full or failing.
     """
 
     def __init__(self, run: Path, after_step: int) -> None:
         self._path = run / "metrics.jsonl"
         kept = [line for line in _lines(self._path) if line["step"] <= after_step]
-        self._path.write_text("".join(json.dumps(line) + "\n" for line in kept))
-        self._file = self._path.open("a", buffering=1)
-        self._board = SummaryWriter(str(run / "tensorboard"), purge_step=after_step + 1)
+        whole = self._path.with_suffix(".tmp")
+        try:
+            whole.write_text("".join(json.dumps(line) + "\n" for line in kept))
+            whole.replace(self._path)
+            self._file = self._path.open("a", buffering=1)
+            self._board = SummaryWriter(str(run / "tensorboard"), purge_step=after_step + 1)
+        except OSError as error:
+            raise self._failed(error) from error
         self._outcomes: dict[str, list[int]] = defaultdict(lambda: [0, 0])  # task: successes, episodes
 
     def episode(self, trajectory: Trajectory) -> None:
+        """Counts one rolled-out episode, unless a fault says nothing about the policy."""
         if trajectory.valid:
             outcome = self._outcomes[trajectory.task]
             outcome[0] += trajectory.success
             outcome[1] += 1
 
     def update(self, figures: dict[str, Any]) -> None:
-        line = {name: None if _unknown(value) else value for name, value in figures.items()}
-        line["tasks"] = {task: {"successes": s, "episodes": n} for task, (s, n) in sorted(self._outcomes.items())}
+        """Writes the figures of one update, among them its "step"; what is not finite becomes null."""
+        tasks = {task: {"successes": s, "episodes": n} for task, (s, n) in sorted(self._outcomes.items())}
         self._outcomes.clear()
-        self._file.write(json.dumps(line) + "\n")
-        for name, value in line.items():
-            if isinstance(value, int | float) and name != "step":
-                self._board.add_scalar(name, value, line["step"])
+        line = {name: None if _unknown(value) else value for name, value in figures.items()} | {
+            "tasks": tasks
+        }
+        try:
+            self._file.write(json.dumps(line) + "\n")
+            for name, value in line.items():
+                if isinstance(value, int | float) and name != "step":
+                    self._board.add_scalar(name, value, line["step"])
+        except OSError as error:
+            raise self._failed(error) from error
 
     def close(self) -> None:
         self._file.close()
         self._board.close()
+
+    def _failed(self, error: OSError) -> InfrastructureError:
+        return InfrastructureError(
+            f"cannot write {self._path}: {error.strerror}; make room, then start the run again to go on"
+        )
 
 
 def read(run: Path) -> list[dict[str, Any]]:

@@ -170,12 +170,6 @@ class Replay:
             ]
 
     @property
-    def opened(self) -> int:
-        """Groups opened since the run began."""
-        with self._changed:
-            return self._opened
-
-    @property
     def pending(self) -> int:
         """Groups opened and not yet taken or dropped: what a scheduler bounds, to bound staleness."""
         with self._changed:

@@ -1,8 +1,8 @@
 """Rollouts: every device runs episodes of its own, rollout by rollout, and nobody waits for anybody.
 
-A slot takes the next member of the oldest open group, or opens a group while few enough wait for the trainer: that
-bound is what bounds staleness. Finished trajectories are committed to the store, many at once, before the replay sees
-them. A fault ends an episode as data; its device is given back and another one leased.
+A slot takes the next member of the oldest open group, or opens a group while few enough wait for the trainer:
+that bound is what bounds staleness. Finished trajectories are committed to the store, many at once, before
+the replay sees them. A fault ends an episode as data; its device is given back and another one leased.
 """
 
 import asyncio
@@ -83,10 +83,14 @@ class Rollouts:
         self._room.set()
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._commit())
-            for slot in range(self._config.devices):
-                group.create_task(self._slot(slot))
+        """Raises the first thing that went wrong, such as InfrastructureError for a full disk."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._commit())
+                for slot in range(self._config.devices):
+                    group.create_task(self._slot(slot))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
 
     async def _slot(self, slot: int) -> None:
         async with AsyncExitStack() as held:
@@ -103,7 +107,9 @@ class Rollouts:
         """A device of our own; keeps trying while the farm replaces broken ones or restarts."""
         while True:
             try:
-                lease = self._farm.lease("browser", ttl=_LEASE_TTL_S, grants=("exec",), label=f"rollout {slot}")
+                lease = self._farm.lease(
+                    "browser", ttl=_LEASE_TTL_S, grants=("exec",), label=f"rollout {slot}"
+                )
                 return await held.enter_async_context(lease)
             except FaultError as error:
                 if not error.fault.retryable:
@@ -122,7 +128,9 @@ class Rollouts:
                 await self._room.wait()
         return self._jobs.popleft()
 
-    async def _episode(self, device: LeasedDevice, group: str, task: str, seed: int, index: int) -> Trajectory:
+    async def _episode(
+        self, device: LeasedDevice, group: str, task: str, seed: int, index: int
+    ) -> Trajectory:
         trajectory = await run_episode(
             self._taskset.task(task, seed),
             device,

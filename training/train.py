@@ -1,18 +1,19 @@
 """Online RL, end to end on one screen: roll out -> commit -> replay -> update -> publish weights -> roll out.
 
-Rollouts and updates overlap: episodes run on the event loop and sample in the engine's thread, updates run in another
-thread, and after each one the engine takes the new weights between two batches. Staleness is bounded by how many
-groups may be open or waiting, and what is too old all the same is dropped and counted.
+Rollouts and updates overlap: episodes run on the event loop and sample in the engine's thread, updates run in
+another thread, and after each one the engine takes the new weights between two batches. Staleness is bounded
+by how many groups may be open or waiting, and what is too old all the same is dropped and counted.
 
-A run is a folder. Killed and started again it goes on: the newest valid checkpoint gives weights, optimiser, replay,
-curriculum and random states; the trajectory store gives every committed episode that no checkpoint says was used.
+A run is a folder. Killed and started again it goes on: the newest valid checkpoint gives weights, optimiser,
+replay, curriculum and random states; the trajectory store gives every committed episode that no checkpoint
+says was used.
 """
 
 import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,11 @@ import torch
 from guiagent import config as configuration
 from guiagent.client import FarmClient
 from guiagent.trajectories import TrajectoryStore
-from guiagent.types import Trajectory
 from rewards.curriculum import Curriculum
 from rewards.tasksets import TASKSETS
 from training import checkpoint
 from training.algorithms import ALGORITHMS
-from training.config import TrainConfig
+from training.config import TrainConfig, checkpoint_folder
 from training.encode import Encoder
 from training.engine.local import LocalPolicy
 from training.learner import Learner, Update
@@ -66,14 +66,13 @@ class Trained:
 async def train(
     config: TrainConfig, run: Path, farm: FarmClient, on_progress: Callable[[Progress], None]
 ) -> Trained:
-    """Train until `config.steps` or `config.minutes`, in the folder `run`; goes on where an earlier call was cut.
+    """Train in the folder `run` until `config.steps` or `config.minutes`; goes on where it was cut before.
 
     Raises InfrastructureError (disk full, checkpoints all damaged), FloatingPointError when updates diverge.
     """
     torch.set_num_threads(1)  # two pools of spinning threads on few cores run ten times slower
-    run.mkdir(parents=True, exist_ok=True)
-    configuration.save(config, run / "config.toml")
     with TrajectoryStore(run / "trajectories") as store:
+        configuration.save(config, run / "config.toml")
         session = _Session(config, run, store)
         try:
             return await session.run(farm, on_progress)
@@ -87,7 +86,7 @@ class _Session:
     def __init__(self, config: TrainConfig, run: Path, store: TrajectoryStore) -> None:
         algorithm = ALGORITHMS[config.update.algorithm]
         loaded = checkpoint.load(run / "checkpoints")
-        start = loaded.model if loaded else config.policy
+        start = loaded.model if loaded else checkpoint_folder(config.policy)
         encoder = Encoder(start)
         self._config, self._run, self._store = config, run, store
         self._rng = random.Random(config.seed)
@@ -131,17 +130,17 @@ class _Session:
                 groups = await self._take(producing, rollouts)
                 update = await asyncio.to_thread(self._learner.step, groups, self._store.frame)
                 self._step += 1
-                self._policy.load_weights(self._learner.weights(), self._step)
+                await asyncio.to_thread(self._policy.load_weights, self._learner.weights(), self._step)
                 self._seconds = before + time.monotonic() - began
                 progress = self._progress(groups, update, rollouts)
-                self._metrics.update(progress.__dict__ | update.metrics | self._replay_figures())
+                self._metrics.update(asdict(progress) | update.metrics | self._replay_figures())
                 on_progress(progress)
                 if time.monotonic() - self._saved > 60 * self._config.checkpoint_minutes:
-                    await asyncio.to_thread(self._save)
+                    await self._save()
         finally:
             producing.cancel()
             await asyncio.gather(producing, return_exceptions=True)
-        final = await asyncio.to_thread(self._save)
+        final = await self._save()
         return Trained(final / "model", self._step, self._seconds, len(self._store), self._refused)
 
     async def _take(self, producing: "asyncio.Task[None]", rollouts: Rollouts) -> list[Group]:
@@ -165,23 +164,23 @@ class _Session:
         minutes = self._config.minutes
         return self._step >= self._config.steps or (minutes is not None and self._seconds >= 60 * minutes)
 
-    def _save(self) -> Path:
+    async def _save(self) -> Path:
+        """Write a checkpoint in a thread; what rollouts go on changing meanwhile is read before."""
         self._saved = time.monotonic()
-        return checkpoint.save(
+        state = {
+            "seconds": self._seconds,
+            "replay": self._replay.state(),
+            "curriculum": self._curriculum.state(),
+        }
+        return await asyncio.to_thread(
+            checkpoint.save,
             self._run / "checkpoints",
             self._step,
-            save_model=self._save_model,
+            save_model=self._learner.save,
             optimizer=self._learner.optimizer,
-            state={
-                "seconds": self._seconds,
-                "replay": self._replay.state(),
-                "curriculum": self._curriculum.state(),
-            },
+            state=state,
             rng={"rollouts": self._rng},
         )
-
-    def _save_model(self, directory: Path) -> None:
-        self._learner.save(directory)
 
     def _progress(self, groups: Sequence[Group], update: Update, rollouts: Rollouts) -> Progress:
         sampled = [trajectory for group in groups for trajectory in group.sampled if trajectory.valid]

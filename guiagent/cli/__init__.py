@@ -87,13 +87,14 @@ def demo(
         "runs/demo"
     ),
     minutes: Annotated[float | None, typer.Option(help="Of training; the recipe's own by default.")] = None,
+    episodes: Annotated[int, typer.Option(help="Per task and policy in each evaluation.")] = 30,
     port: Annotated[int, typer.Option(help="Of the live page; 0 picks a free one.")] = 8700,
     overrides: Overrides = None,
 ) -> None:
     """The main job end to end: a farm of browsers, online RL of the small policy, evaluation, a report."""
     from guiagent.cli.demo import demo as start
 
-    start(run, minutes, port, overrides or [])
+    start(run, minutes, episodes, port, overrides or [])
 
 
 @app.command()

@@ -17,7 +17,7 @@ from eval.report import RunSummary, write_report, write_summary
 from eval.results import Comparison, SuiteResult
 from eval.suites import find_suite
 from eval.table import print_table
-from eval.viewer import select
+from eval.viewer import frames_of, select
 from guiagent import config as configuration
 from guiagent.cli.evaluate import measure
 from guiagent.cli.farm import own_farm
@@ -31,8 +31,7 @@ from rewards.tasksets.miniwob import HEIGHT, WIDTH
 from training.config import TrainConfig
 
 _RECIPE, _SUITE = "arpo-demo", "miniwob-demo"
-_EPISODES = 30  # per task, before and after
-_BASELINE_EPISODES = 10
+_MOST_BASELINE_EPISODES = 10
 _SHOWN = 16
 _TEMPERATURE = 1.0  # evaluation samples as training does
 
@@ -43,14 +42,14 @@ class _Measured(NamedTuple):
     baselines: tuple[SuiteResult, ...]
 
 
-def demo(run: Path, minutes: float | None, port: int, overrides: list[str]) -> None:
+def demo(run: Path, minutes: float | None, episodes: int, port: int, overrides: list[str]) -> None:
     if minutes is not None:
         overrides = [*overrides, f"minutes={minutes}"]
     config = configuration.load(TrainConfig, recipe_path(_RECIPE), overrides)
     console = Console()
     began = time.monotonic()
     with PeakMemory() as memory:
-        measured = asyncio.run(_work(config, run, port, console))
+        measured = asyncio.run(_work(config, run, episodes, port, console))
     ledger = _add_session(run, time.monotonic() - began, memory.megabytes)
     with StageLine(console, "4/4", "report") as line:
         _report(config, run, measured, ledger)
@@ -59,7 +58,7 @@ def demo(run: Path, minutes: float | None, port: int, overrides: list[str]) -> N
     console.print(f"wall {ledger['wall_seconds']:.0f} s  peak memory {ledger['peak_memory_mb']:.0f} MB", soft_wrap=True)
 
 
-async def _work(config: TrainConfig, run: Path, port: int, console: Console) -> _Measured:
+async def _work(config: TrainConfig, run: Path, episodes: int, port: int, console: Console) -> _Measured:
     from training.train import train
 
     suite, devices = find_suite(_SUITE), config.rollout.devices
@@ -68,18 +67,18 @@ async def _work(config: TrainConfig, run: Path, port: int, console: Console) -> 
         async with own_farm(devices, WIDTH, HEIGHT, port=port) as farm:
             line.update(f"{devices} headless browsers  live page {farm.live_url}")
 
-            async def evaluate(name: str, label: str, episodes: int, line: StageLine) -> SuiteResult:
+            async def evaluate(name: str, label: str, number: int, line: StageLine) -> SuiteResult:
                 out = run / "eval" / label
-                return await measure(suite, farm.client, name, label, out, episodes, devices, _TEMPERATURE, line)
+                return await measure(suite, farm.client, name, label, out, number, devices, _TEMPERATURE, line)
 
             with StageLine(console, "2/4", "before") as stage:
-                baselines = [await evaluate(name, name, _BASELINE_EPISODES, stage) for name in BASELINES]
-                before = await evaluate(str(config.policy), "before", _EPISODES, stage)
+                baselines = [await evaluate(name, name, min(episodes, _MOST_BASELINE_EPISODES), stage) for name in BASELINES]
+                before = await evaluate(config.policy, "before", episodes, stage)
                 stage.update(_rates(before))
             with StageLine(console, "3/4", "train") as stage:
                 trained = await train(config, run, farm.client, lambda p: stage.update(training_line(p)))
             with StageLine(console, "4/4", "after") as stage:
-                after = await evaluate(str(trained.policy), "after", _EPISODES, stage)
+                after = await evaluate(str(trained.policy), "after", episodes, stage)
                 stage.update(_rates(after))
             return _Measured(before, after, tuple(baselines))
 
@@ -100,25 +99,12 @@ def _add_session(run: Path, seconds: float, megabytes: float) -> dict[str, Any]:
 
 
 def _report(config: TrainConfig, run: Path, measured: _Measured, ledger: dict[str, Any]) -> None:
-    stores = {
-        name: TrajectoryStore(path, readonly=True)
-        for name, path in {
-            "train": run / "trajectories",
-            "before": run / "eval" / "before" / "trajectories",
-            "after": run / "eval" / "after" / "trajectories",
-        }.items()
-    }
-
-    def frame(digest: str) -> bytes:
-        for store in stores.values():
-            try:
-                return store.frame(digest)
-            except KeyError:
-                continue
-        raise KeyError(digest)
-
+    before, after, train = (
+        TrajectoryStore(run / folder / "trajectories", readonly=True)
+        for folder in ("eval/before", "eval/after", "")
+    )
     evaluated = [episode for result in (measured.before, measured.after, *measured.baselines) for episode in result.episodes]
-    rolled_out = list(stores["train"])
+    rolled_out = list(train)
     summary = RunSummary(
         title="Online RL of a small policy on MiniWoB++",
         commit=commit(),
@@ -129,6 +115,7 @@ def _report(config: TrainConfig, run: Path, measured: _Measured, ledger: dict[st
         config=config.model_dump(mode="json"),
     )
     comparison = Comparison(measured.after, measured.before, measured.baselines)
-    episodes = select(stores["before"], stores["after"], _SHOWN)
-    write_report(run / "report.html", summary, comparison, training_curve(rolled_out), episodes, frame)
+    episodes = select(before, after, _SHOWN)
+    frames = frames_of([before, after])
+    write_report(run / "report.html", summary, comparison, training_curve(rolled_out), episodes, frames)
     write_summary(run / "summary.json", summary, comparison)

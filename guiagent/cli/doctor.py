@@ -79,7 +79,7 @@ def _gpu() -> str:
 
 
 def _checkpoint() -> str:
-    from guiagent.cli.policy import SMALL_POLICY
+    from training.config import SMALL_POLICY
 
     if not (SMALL_POLICY / "model.safetensors").is_file():
         raise InfrastructureError("the small policy is missing: guiagent train --recipe tiny-sft --run runs/tiny")

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import xxhash
 from rich.console import Console
 
 from eval.report import RunSummary, write_report, write_summary
@@ -22,6 +23,7 @@ from guiagent.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.tasksets import TASKSETS
 from rewards.tasksets.miniwob import HEIGHT, WIDTH
+from training.config import checkpoint_folder
 
 SPEC = ObserveSpec(frame="png")
 _MAX_NEW_TOKENS = 16
@@ -46,6 +48,14 @@ async def measure(
         )
 
 
+def label_of(name: str) -> str:
+    """A baseline's name, or one that changes with a checkpoint's weights: results of other weights are not reused."""
+    if name in BASELINES or "://" in name:
+        return name.replace("/", "_")
+    weights = (checkpoint_folder(name) / "model.safetensors").read_bytes()
+    return f"policy-{xxhash.xxh3_64_hexdigest(weights)[:8]}"
+
+
 def evaluate(policy: str, suite_name: str, run: Path, episodes: int, devices: int, temperature: float) -> None:
     suite = find_suite(suite_name)
     console = Console()
@@ -57,7 +67,7 @@ def evaluate(policy: str, suite_name: str, run: Path, episodes: int, devices: in
             names = (policy, *(name for name in BASELINES if name != policy))
             with StageLine(console, "1/1", "eval") as line:
                 for name in names:
-                    label = name if name in BASELINES else "policy"
+                    label = label_of(name)
                     results.append(
                         await measure(suite, farm.client, name, label, run / label, episodes, devices, temperature, line)
                     )

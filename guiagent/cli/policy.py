@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
-from pathlib import Path
 
 from guiagent.dialects import DIALECTS
 from guiagent.policies import ChatPolicy, NullPolicy, OraclePolicy, RandomPolicy
 from guiagent.protocols import Policy
+from training.config import checkpoint_folder
 
 BASELINES = {"null": NullPolicy, "random": RandomPolicy, "oracle": OraclePolicy}
-SMALL_POLICY = Path(str(files("training") / "tiny" / "checkpoint"))
 
 
 @contextmanager
@@ -28,8 +26,7 @@ def open_policy(name: str, temperature: float, max_new_tokens: int) -> Iterator[
     from training.engine.local import LocalPolicy
 
     torch.set_num_threads(1)
-    folder = SMALL_POLICY if name == "tiny" else Path(name)
-    policy = LocalPolicy(folder, temperature=temperature, max_new_tokens=max_new_tokens)
+    policy = LocalPolicy(checkpoint_folder(name), temperature=temperature, max_new_tokens=max_new_tokens)
     try:
         yield policy
     finally:

@@ -21,6 +21,17 @@
     if (mark.tagName !== 'text') return SHAPE_OF_TAG[mark.tagName];
     return /\d/.test(mark.textContent) ? 'digit' : 'letter';
   };
+  // The outline's corners are all that is dark this far from the centre of the canvas, which the page turns.
+  const sides = () => {
+    const {data, width} = document.querySelector('#c').getContext('2d').getImageData(0, 0, 150, 100);
+    const dark = turn => {
+      const [x, y] = [75 + 34.5 * Math.cos(turn), 50 + 34.5 * Math.sin(turn)].map(Math.floor);
+      return data[4 * (y * width + x) + 3] > 127;
+    };
+    const ring = Array.from({length: 360}, (_, degree) => dark(degree * Math.PI / 180));
+    const before = i => Array.from({length: 8}, (_, back) => ring.at(i - 1 - back));  // specks are no corner
+    return String(ring.filter((here, i) => here && !before(i).includes(true)).length);
+  };
   const midpoint = () => {
     const [a, b] = all('.black-circle').map(centre);
     return [Math.round((a[0] + b[0]) / 2), Math.round((a[1] + b[1]) / 2)];
@@ -34,7 +45,7 @@
     'click-dialog': () => ['.ui-dialog button', all('.ui-dialog button')],
     'click-dialog-2': () => ['.ui-dialog button', quoted() === 'x' ? all('.ui-dialog-titlebar button')
       : texts('.ui-dialog-buttonpane button', t => t === quoted())],
-    'count-sides': () => ['#form button', []],
+    'count-sides': () => ['#form button', all('#form button').filter(e => e.dataset.sides === sides())],
     'click-button': () => [fields, texts('#area button', t => t === quoted())],
     'click-color': () => ['#area .color',
       all('#area .color').filter(e => query() === `Click on the ${e.dataset.color} colored box.`)],

@@ -1,15 +1,20 @@
 """MiniWoB++: small seeded web tasks whose pages check themselves.
 
 The pages come from the package `miniwob` (Farama Foundation); nothing of them is kept here. An episode is
-`Math.seedrandom(seed)` and `core.startEpisodeReal()`; the page then holds the outcome in `WOB_*` globals. Success is
-a raw reward above zero, as BrowserGym counts it. The page's own time limit is lifted: how fast the machine is must not
-decide a score. Animations are off, so that a click's effect is on the next frame, and the page's own reward display is
-hidden: it would make a small window scroll.
+`Math.seedrandom(seed)` and `core.startEpisodeReal()`; the page then holds the outcome in `WOB_*` globals.
+Success is a raw reward above zero, as BrowserGym counts it. The page's own time limit is lifted: how fast the
+machine is must not decide a score. Animations are off, so that a click's effect is on the next frame, and the
+page's own reward display is hidden: it would make a small window scroll.
+
+Only the first outcome of the page that was set up counts. A page that has ended cannot be started again, and
+a page that the agent went to instead, however it sets its globals, fails the task.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+
+from msgspec.structs import replace
 
 from guiagent.errors import Fault, FaultError, UsageError
 from guiagent.protocols import Device
@@ -52,10 +57,16 @@ core.endEpisode(0);
 document.getElementById('reward-display').style.display = 'none';
 Math.seedrandom(SEED);
 core.startEpisodeReal();
+core.startEpisode = () => {};
+core.seed = SEED;
 if (document.activeElement) document.activeElement.blur();
 scrollTo(0, 0);
 """
-_STATE = "[WOB_TASK_READY, WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, WOB_REWARD_REASON]"
+# null anywhere but on a page of the package (no other site has this protocol) that the set-up has marked.
+_STATE = """
+location.protocol === 'file:' && 'seed' in core
+  ? [WOB_TASK_READY, WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, WOB_REWARD_REASON] : null
+"""
 _UTTERANCE = "(u => typeof u === 'string' ? u : u.utterance)(core.getUtterance())"
 _SCRIPT = files(__package__).joinpath("miniwob.js").read_text()
 _READY_POLLS = 200
@@ -73,28 +84,40 @@ class MiniWobTask:
     async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
         baseline = Baseline(url=f"miniwob:{self.id}", script=_SETUP)
         asked = {**spec.probes, **self.probes, "utterance": _UTTERANCE}
-        first = ObserveSpec(frame=spec.frame, quality=spec.quality, tree=spec.tree, page=spec.page, probes=asked)
+        first = replace(spec, probes=asked, have=None)
         observation = await device.reset(self.seed, baseline, first)
         for _ in range(_READY_POLLS):
-            if observation.probes["state"][0]:
+            state = observation.probes["state"]
+            if state is not None and state[0]:
                 return str(observation.probes["utterance"]), observation
             observation = await device.observe(first)
-        raise FaultError(Fault("task", "not_ready", f"the page of {self.id} never became ready", retryable=True))
+        raise FaultError(
+            Fault("task", "not_ready", f"the page of {self.id} never became ready", retryable=True)
+        )
 
     def ended(self, observation: Observation) -> bool:
-        return bool(observation.probes["state"][1])
+        state = observation.probes["state"]
+        return state is not None and bool(state[1])
 
     async def check(self, device: Device, observation: Observation, answer: str | None) -> Score:
         """1 when the page's raw reward is above zero. The page decides; no answer is expected."""
-        _, done, raw, reason = observation.probes["state"]
+        state = observation.probes["state"]
+        if state is None:
+            return Score(0.0, reason="the agent left the task's page")
+        _, done, raw, reason = state
         success = bool(done) and float(raw) > 0
-        return Score(float(success), "check", str(reason or ""), {"done": bool(done), "raw_reward": float(raw)})
+        return Score(
+            float(success), "check", str(reason or ""), {"done": bool(done), "raw_reward": float(raw)}
+        )
 
 
 @dataclass(frozen=True)
 class MiniWob:
-    """The taskset. With `oracle`, observations carry the probe "oracle" (the actions that solve the page next) and
-    "candidates" (every click a newcomer might try), both as JSON actions, and "labels", the candidates' names."""
+    """The taskset. With `oracle`, observations carry three probes more.
+
+    "oracle" holds the actions that solve the page next and "candidates" every click a newcomer might try,
+    both as JSON; "labels" names the candidates.
+    """
 
     oracle: bool = False
 

@@ -1,62 +1,87 @@
-"""The in-process engine: batched sampling for every episode that waits, KV cache kept between an episode's turns.
+"""The in-process engine: batched sampling for every episode that waits, with the KV cache kept between turns.
 
-`LocalPolicy` is a `guiagent.protocols.Policy`. Episodes call `act` concurrently on the event loop; one worker thread
-takes all that wait, runs one batched prefill and decode, and answers them together. What an episode's earlier turns
-left in the KV cache is used again, so that a turn encodes only its new screenshot; new weights make it stale, and the
-episode's tokens are then encoded afresh. Token ids and log-probabilities are kept exactly as sampled.
+`LocalPolicy` is a `guiagent.protocols.Policy`. Episodes call `act` concurrently on the event loop; one worker
+thread takes all that wait, runs one batched prefill and decode, and answers them together. What an episode's
+earlier turns left in the KV cache is used again, so that a turn encodes only its new screenshot; new weights
+make it stale, and the episode's tokens are then encoded afresh. Token ids and log-probabilities are kept
+exactly as sampled.
 """
 
 import asyncio
 import queue
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple, cast
 
 import torch
-from transformers import AutoModelForImageTextToText
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
+from guiagent.actions import ACTIONS
 from guiagent.errors import DialectError
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyStep
 from training.batch import rope_positions
 from training.encode import Encoder, Picture
+from training.pretrained import open_model
 
 Layers = list[tuple[torch.Tensor, torch.Tensor]]  # per layer: keys and values, [batch, heads, length, size]
 
 
-@dataclass
-class _Kept:
-    """One episode's rows of a batch's cache, cut out only if another turn asks for them."""
+class _Kept(NamedTuple):
+    """An episode's row of a batch's cache, cut out only if another turn asks for it."""
 
     layers: Layers
     row: int
     columns: torch.Tensor  # the cache columns that hold this episode's tokens, in order
+    pictures: int  # among these tokens
+    next_position: int
     version: int
 
     def take(self) -> Layers:
         return [(k[self.row][:, self.columns], v[self.row][:, self.columns]) for k, v in self.layers]
 
 
-@dataclass
-class _Episode:
-    ids: list[int] = field(default_factory=list)
-    pictures: list[Picture] = field(default_factory=list)
-    kept: _Kept | None = None
+class _Sampled(NamedTuple):
+    """One completion and what the cache keeps of its conversation."""
+
+    ids: list[int]
+    logprobs: list[float]
+    kept: _Kept
+
+
+class _Request(NamedTuple):
+    """A conversation that waits for its next completion."""
+
+    ids: list[int]
+    pictures: list[Picture]
+    kept: _Kept | None
+    answer: "Future[_Sampled]"
 
 
 @dataclass
-class _Request:
-    episode: _Episode
-    loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[tuple[list[int], list[float], int]]"
+class _Decoding:
+    """A batch between two forward passes.
 
+    The cache has the columns [kept tokens, left-padded | new tokens, right-padded | sampled tokens]; padding
+    is masked everywhere, so a row computes what it would compute alone.
+    """
+
+    cache: DynamicCache
+    mask: torch.Tensor  # [batch, columns of the cache]
+    next_position: torch.Tensor  # [batch]
+    logits: torch.Tensor  # [batch, vocabulary], of the next token
 
 
 class LocalPolicy:
-    """A checkpoint that answers screenshots; `temperature` 0 is greedy. Close it when done."""
+    """A checkpoint that answers screenshots. Close it when done.
+
+    `temperature` 0 is greedy, and its log-probabilities are all 0: greedy sampling puts all mass on one
+    token. Nothing but the KV cache is kept between turns: `history` says what was prompted and sampled
+    before.
+    """
 
     def __init__(
         self,
@@ -68,7 +93,7 @@ class LocalPolicy:
         seed: int = 0,
     ) -> None:
         self.encoder = Encoder(checkpoint)
-        self.model = AutoModelForImageTextToText.from_pretrained(checkpoint, local_files_only=True).eval()
+        self.model = open_model(checkpoint)
         self.version = 0
         self.turns = 0
         self.tokens_prefilled = 0
@@ -77,7 +102,7 @@ class LocalPolicy:
         self._max_batch = max_batch
         self._merge: int = self.model.config.vision_config.spatial_merge_size
         self._generator = torch.Generator().manual_seed(seed)
-        self._episodes: dict[str, _Episode] = {}
+        self._kept: dict[str, _Kept] = {}
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._weights = threading.Lock()
         self._worker = threading.Thread(target=self._serve, name="policy", daemon=True)
@@ -86,40 +111,48 @@ class LocalPolicy:
     async def act(
         self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
     ) -> PolicyStep:
-        """Sample the next turn. The conversation is kept here by `episode`; `history` is not encoded again."""
-        picture = self.encoder.picture(observation.frame)
-        state = self._episodes.get(episode)
-        if state is None:
-            state = self._episodes[episode] = _Episode()
-            prompt = self.encoder.first_prompt(instruction, picture)
+        """Sample the next turn.
+
+        What the model raises reaches every episode of its batch; nothing changed, so it may be tried again.
+        """
+        if not self._worker.is_alive():
+            raise RuntimeError("the policy is closed")
+        outputs = [turn.output for turn in history]
+        frames = [*(turn.observation.frame for turn in history), observation.frame]
+        pictures = [self.encoder.picture(frame) for frame in frames]
+        if outputs:
+            ended = outputs[-1].completion_ids[-1] == self.encoder.eos
+            prompt = self.encoder.next_prompt(pictures[-1], ended=ended)
         else:
-            prompt = self.encoder.next_prompt(picture, ended=state.ids[-1] == self.encoder.eos)
-        state.ids += prompt
-        state.pictures.append(picture)
-        loop = asyncio.get_running_loop()
-        request = _Request(state, loop, loop.create_future())
+            prompt = self.encoder.first_prompt(instruction, pictures[-1])
+        context = [token for output in outputs for token in (*output.prompt_ids, *output.completion_ids)]
+        kept = self._kept.get(episode) if outputs else None
+        request = _Request([*context, *prompt], pictures, kept, Future())
         self._requests.put(request)
-        completion, logprobs, version = await request.future
-        text = self.encoder.decode(completion)
+        sampled = await asyncio.wrap_future(request.answer)
+        self._kept[episode] = sampled.kept
         step = PolicyStep(
-            text=text,
+            text=self.encoder.decode(sampled.ids),
             prompt_ids=prompt,
-            completion_ids=completion,
-            logprobs=logprobs,
-            policy_version=version,
+            completion_ids=sampled.ids,
+            logprobs=sampled.logprobs,
+            policy_version=sampled.kept.version,
         )
         try:
-            actions = self.encoder.dialect.parse(text, (observation.width, observation.height))
-            step.actions = [action.model_dump() for action in actions]
+            actions = self.encoder.dialect.parse(step.text, (observation.width, observation.height))
+            step.actions = ACTIONS.dump_python(actions, mode="json")
         except DialectError as error:
             step.error = str(error)
         return step
 
     def forget(self, episode: str) -> None:
-        self._episodes.pop(episode, None)
+        self._kept.pop(episode, None)
 
     def load_weights(self, state: Mapping[str, torch.Tensor], version: int) -> None:
-        """Copy new weights in between two batches; turns sampled from now on carry `version`."""
+        """Copy new weights in between two batches; turns sampled from now on carry `version`.
+
+        It may wait for a batch, so call it in a thread where there is an event loop.
+        """
         with self._weights, torch.no_grad():
             own = self.model.state_dict()
             for name, tensor in state.items():
@@ -127,59 +160,92 @@ class LocalPolicy:
             self.version = version
 
     def close(self) -> None:
+        """End the worker thread. Who waits is answered first, or cancelled if too late."""
         self._requests.put(None)
         self._worker.join()
+        while not self._requests.empty():
+            if (late := self._requests.get()) is not None:
+                late.answer.cancel()
 
-    # -- the worker thread ------------------------------------------------------------------------------------
+    # -- the worker thread
+    # ------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         while (first := self._requests.get()) is not None:
-            batch = [first]
-            while len(batch) < self._max_batch and not self._requests.empty():
+            waiting = [first]
+            while len(waiting) < self._max_batch and not self._requests.empty():
                 request = self._requests.get()
                 if request is None:
                     self._requests.put(None)
                     break
-                batch.append(request)
+                waiting.append(request)
+            batch = [request for request in waiting if request.answer.set_running_or_notify_cancel()]
+            if not batch:
+                continue
             try:
                 with self._weights, torch.inference_mode():
-                    results = self._generate([request.episode for request in batch])
-                    version = self.version
+                    results = self._generate(batch)
             except Exception as error:  # whatever it is belongs to the episodes that wait, not to this thread
                 for request in batch:
-                    request.loop.call_soon_threadsafe(_fail, request.future, error)
-                continue
-            for request, (ids, logprobs) in zip(batch, results, strict=True):
-                request.loop.call_soon_threadsafe(_resolve, request.future, (ids, logprobs, version))
+                    request.answer.set_exception(error)
+            else:
+                for request, sampled in zip(batch, results, strict=True):
+                    request.answer.set_result(sampled)
 
-    def _generate(self, episodes: Sequence[_Episode]) -> list[tuple[list[int], list[float]]]:
-        """Sample one completion for each episode and append it to the episode's ids.
+    def _generate(self, batch: Sequence[_Request]) -> list[_Sampled]:
+        """Sample one completion for each conversation."""
+        kept = [request.kept if self._usable(request.kept) else None for request in batch]
+        state = self._prefill(batch, kept)
+        completions, logprobs = self._decode(state)
+        kept_layers = cast(list[DynamicLayer], state.cache.layers)
+        layers = cast(Layers, [(layer.keys, layer.values) for layer in kept_layers])
+        return [
+            _Sampled(
+                completions[row],
+                logprobs[row],
+                _Kept(
+                    layers,
+                    row,
+                    columns=state.mask[row].nonzero()[:, 0],
+                    pictures=len(request.pictures),
+                    next_position=int(state.next_position[row]),
+                    version=self.version,
+                ),
+            )
+            for row, request in enumerate(batch)
+        ]
 
-        The batch cache has the columns [kept tokens, left-padded | new tokens, right-padded | sampled tokens]; padding
-        is masked everywhere, so a row computes what it would compute alone.
-        """
-        rows = len(episodes)
-        kept = [self._usable(episode) for episode in episodes]
-        done = [0 if k is None else len(k.columns) for k in kept]  # tokens of each row the cache holds already
-        fresh = [episode.ids[n:] for episode, n in zip(episodes, done, strict=True)]
-        past, new = max(done), max(len(ids) for ids in fresh)
+    def _prefill(self, batch: Sequence[_Request], kept: Sequence[_Kept | None]) -> _Decoding:
+        """Encode what the cache does not hold yet of each conversation, all in one forward pass."""
+        rows = len(batch)
+        done = [0 if k is None else len(k.columns) for k in kept]  # tokens of each row that the cache holds
+        fresh = [request.ids[n:] for request, n in zip(batch, done, strict=True)]
+        past, new = max(done), max(len(tokens) for tokens in fresh)
         self.turns += rows
-        self.tokens_prefilled += sum(len(ids) for ids in fresh)
+        self.tokens_prefilled += sum(len(tokens) for tokens in fresh)
 
         ids = torch.full((rows, new), self.encoder.pad)
         mask = torch.zeros((rows, past + new), dtype=torch.long)
         positions = torch.zeros((3, rows, new), dtype=torch.long)
         next_position = torch.zeros(rows, dtype=torch.long)
         pictures: list[Picture] = []
-        for row, (episode, tokens) in enumerate(zip(episodes, fresh, strict=True)):
+        for row, (request, k, tokens) in enumerate(zip(batch, kept, fresh, strict=True)):
             n = len(tokens)
+            added = request.pictures[0 if k is None else k.pictures :]
+            axes, following = rope_positions(
+                tokens,
+                [picture.grid for picture in added],
+                self.encoder.image_token,
+                self._merge,
+                start=0 if k is None else k.next_position,
+            )
             ids[row, :n] = torch.tensor(tokens)
             mask[row, past - done[row] : past + n] = 1
-            grids = [picture.grid for picture in episode.pictures]
-            axes, next_position[row] = rope_positions(episode.ids, grids, self.encoder.image_token, self._merge)
-            positions[:, row, :n] = axes[:, done[row] :]
-            pictures += episode.pictures[-1:] if done[row] else episode.pictures
+            positions[:, row, :n] = axes
+            next_position[row] = following
+            pictures += added
         cache = _stack(kept, past)
+        shortest = min(len(tokens) for tokens in fresh)
         output = self.model(
             input_ids=ids,
             attention_mask=mask,
@@ -188,50 +254,62 @@ class LocalPolicy:
             pixel_values=torch.cat([picture.patches for picture in pictures]),
             image_grid_thw=torch.tensor([picture.grid for picture in pictures]),
             use_cache=True,
-            logits_to_keep=_last_columns(fresh, new),
+            logits_to_keep=new - shortest + 1,  # the columns that hold some row's last token
         )
-        last = torch.tensor([len(tokens) for tokens in fresh]) - 1
-        logits = output.logits[torch.arange(rows), last - (new - output.logits.shape[1])]
+        last = torch.tensor([len(tokens) - shortest for tokens in fresh])
+        return _Decoding(cache, mask, next_position, output.logits[torch.arange(rows), last])
 
+    def _decode(self, state: _Decoding) -> tuple[list[list[int]], list[list[float]]]:
+        """Sample until every row has its end token, or `max_new_tokens`: ids and log-probabilities of each
+        row.
+
+        The last token of a row is sampled and not encoded; its next turn begins with it.
+        """
+        rows = len(state.mask)
         completions: list[list[int]] = [[] for _ in range(rows)]
         logprobs: list[list[float]] = [[] for _ in range(rows)]
         running = torch.ones(rows, dtype=torch.bool)
-        for _ in range(self._max_new_tokens):
-            tokens, scores = self._sample(logits)
-            for row in running.nonzero()[:, 0].tolist():
-                completions[row].append(int(tokens[row]))
-                logprobs[row].append(float(scores[row]))
+        for _ in range(self._max_new_tokens - 1):
+            tokens = self._extend(completions, logprobs, running, state.logits)
             running &= tokens != self.encoder.eos
-            if not running.any() or len(completions[0]) == self._max_new_tokens:
-                break
-            mask = torch.cat([mask, running.long()[:, None]], dim=1)
-            step_positions = next_position.view(1, rows, 1).expand(3, rows, 1)
-            next_position = next_position + 1
+            if not running.any():
+                return completions, logprobs
+            state.mask = torch.cat([state.mask, running.long()[:, None]], dim=1)
             output = self.model(
                 input_ids=tokens[:, None],
-                attention_mask=mask,
-                position_ids=step_positions,
-                past_key_values=cache,
+                attention_mask=state.mask,
+                position_ids=state.next_position.view(1, rows, 1).expand(3, rows, 1),
+                past_key_values=state.cache,
                 use_cache=True,
             )
-            logits = output.logits[:, -1]
+            state.next_position = state.next_position + running
+            state.logits = output.logits[:, -1]
+        self._extend(completions, logprobs, running, state.logits)
+        return completions, logprobs
 
-        layers = [(layer.keys, layer.values) for layer in cache.layers]
-        for row, (episode, completion) in enumerate(zip(episodes, completions, strict=True)):
-            episode.ids += completion
-            episode.kept = _Kept(layers, row, mask[row].nonzero()[:, 0], self.version)
-        return list(zip(completions, logprobs, strict=True))
+    def _extend(
+        self,
+        completions: list[list[int]],
+        logprobs: list[list[float]],
+        running: torch.Tensor,
+        logits: torch.Tensor,
+    ) -> torch.Tensor:
+        """Sample one more token for the rows that still run; returns a token for every row."""
+        tokens, scores = self._sample(logits)
+        for row in running.nonzero()[:, 0].tolist():
+            completions[row].append(int(tokens[row]))
+            logprobs[row].append(float(scores[row]))
+        return tokens
 
-    def _usable(self, episode: _Episode) -> _Kept | None:
-        return episode.kept if episode.kept is not None and episode.kept.version == self.version else None
+    def _usable(self, kept: _Kept | None) -> bool:
+        return kept is not None and kept.version == self.version
 
     def _sample(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Tokens [batch] and their log-probabilities under the distribution they were drawn from."""
         scores = logits.float()
         scores[:, self.encoder.unsampled] = -torch.inf
         if self._temperature == 0:
-            tokens = scores.argmax(dim=-1)
-            return tokens, torch.zeros(len(tokens))
+            return scores.argmax(dim=-1), torch.zeros(len(scores))
         logprobs = torch.log_softmax(scores / self._temperature, dim=-1)
         tokens = torch.multinomial(logprobs.exp(), 1, generator=self._generator)[:, 0]
         return tokens, logprobs.gather(-1, tokens[:, None])[:, 0]
@@ -240,13 +318,11 @@ class LocalPolicy:
 def _stack(kept: Sequence[_Kept | None], past: int) -> DynamicCache:
     """The episodes' kept keys and values as one left-padded batch cache of `past` columns."""
     cache = DynamicCache()
-    found = [k.take() if k is not None else None for k in kept]
-    example = next((layers for layers in found if layers is not None), None)
-    if example is None:
-        return cache
+    found = [None if k is None else k.take() for k in kept]
+    example = next((layers for layers in found if layers is not None), [])
     for index, (key, _) in enumerate(example):
         heads, _, size = key.shape
-        keys, values = (torch.zeros(len(kept), heads, past, size) for _ in range(2))
+        keys, values = (key.new_zeros(len(kept), heads, past, size) for _ in range(2))
         for row, layers in enumerate(found):
             if layers is not None:
                 k, v = layers[index]
@@ -254,18 +330,3 @@ def _stack(kept: Sequence[_Kept | None], past: int) -> DynamicCache:
                 values[row, :, past - v.shape[1] :] = v
         cache.update(keys, values, index)
     return cache
-
-
-def _last_columns(fresh: Sequence[Sequence[int]], new: int) -> int:
-    """How many trailing columns of the prefill hold every row's last token: only these need logits."""
-    return new - min(len(tokens) for tokens in fresh) + 1
-
-
-def _resolve(future: "asyncio.Future[Any]", value: object) -> None:
-    if not future.done():
-        future.set_result(value)
-
-
-def _fail(future: "asyncio.Future[Any]", error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)

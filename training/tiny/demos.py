@@ -1,9 +1,9 @@
 """Scripted demonstrations on real pages: what the small policy is warm-started on.
 
-Two kinds, half and half. *Grounding*: 'Point at "Cancel".' and the click that does, so that the policy learns to see
-and to aim. *Tasks*: the page's own instruction and a careless demonstrator, who does the right thing only now and then
-and touches any other element otherwise. The result is a policy that sometimes succeeds: which element to choose is
-left for reinforcement learning to find out.
+Two kinds, half and half. *Grounding*: 'Point at "Cancel".' and the click that does, so that the policy learns
+to see and to aim. *Tasks*: the page's own instruction and a careless demonstrator, who does the right thing
+only now and then and touches any other element otherwise. The result is a policy that sometimes succeeds:
+which element to choose is left for reinforcement learning to find out.
 """
 
 import random
@@ -44,7 +44,7 @@ def make_task(demo: Demo, taskset: Taskset) -> Task:
 
 @dataclass(frozen=True)
 class GroundingTask:
-    """A page with another instruction: point at one of its elements, chosen by the seed. One turn, no score."""
+    """A page with another instruction: point at one of its elements, as the seed says. One turn, no score."""
 
     page: Task
     max_steps: int = 1

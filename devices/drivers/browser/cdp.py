@@ -12,8 +12,9 @@ from typing import Any
 from guiagent.errors import Fault, FaultError
 
 Json = dict[str, Any]
-Listener = Callable[[Json], None]
+Listener = Callable[[str, Json], None]
 _MAX_MESSAGE = 64 * 1024 * 1024
+_ENDED = Fault("device", "crashed", "the browser process ended", retryable=True)
 
 
 class ProtocolError(Exception):
@@ -21,14 +22,14 @@ class ProtocolError(Exception):
 
 
 class Connection:
-    """One browser's command pipe. Replies resolve futures; events go to listeners of (session, method)."""
+    """One browser's command pipe. Replies resolve futures; a session's events go to its one listener."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._next_id = 0
         self._pending: dict[int, asyncio.Future[Json]] = {}
-        self._listeners: dict[tuple[str | None, str], Listener] = {}
+        self._listeners: dict[str, Listener] = {}
         self._closed: Fault | None = None
         self._pump_task = asyncio.create_task(self._pump())
 
@@ -36,13 +37,17 @@ class Connection:
     def alive(self) -> bool:
         return self._closed is None
 
-    def listen(self, session: str | None, method: str, listener: Listener) -> None:
-        self._listeners[session, method] = listener
+    def listen(self, session: str, listener: Listener) -> None:
+        """`listener(method, params)` hears every event of `session` until `forget`."""
+        self._listeners[session] = listener
+
+    def forget(self, session: str) -> None:
+        self._listeners.pop(session, None)
 
     def post(
         self, method: str, params: Json | None = None, session: str | None = None
     ) -> asyncio.Future[Json]:
-        """Send a command now; the future resolves with its result. Raises FaultError if the browser is gone."""
+        """Send a command now; the future resolves with its result. FaultError if the browser is gone."""
         if self._closed is not None:
             raise FaultError(self._closed)
         self._next_id += 1
@@ -72,17 +77,20 @@ class Connection:
 
     async def _pump(self) -> None:
         buffer = bytearray()
-        while chunk := await self._reader.read(1 << 20):
-            searched = len(buffer)
-            buffer += chunk
-            while (end := buffer.find(b"\0", searched)) >= 0:
-                self._dispatch(json.loads(buffer[:end]))
-                del buffer[: end + 1]
-                searched = 0
-            if len(buffer) > _MAX_MESSAGE:
-                self.fail(Fault("device", "protocol", "a browser message exceeds 64 MiB", retryable=True))
-                return
-        self.fail(Fault("device", "crashed", "the browser process ended", retryable=True))
+        try:
+            while chunk := await self._reader.read(1 << 20):
+                searched = len(buffer)
+                buffer += chunk
+                while (end := buffer.find(b"\0", searched)) >= 0:
+                    self._dispatch(_parse(buffer[:end]))
+                    del buffer[: end + 1]
+                    searched = 0
+                if len(buffer) > _MAX_MESSAGE:
+                    message = f"a browser message exceeds {_MAX_MESSAGE >> 20} MiB"
+                    self.fail(Fault("device", "protocol", message, retryable=True))
+                    return
+        finally:
+            self.fail(_ENDED)
 
     def _dispatch(self, message: Json) -> None:
         if "id" in message:
@@ -94,5 +102,12 @@ class Connection:
                 future.exception()
             else:
                 future.set_result(message.get("result", {}))
-        elif listener := self._listeners.get((message.get("sessionId"), message["method"])):
-            listener(message.get("params", {}))
+        elif listener := self._listeners.get(message.get("sessionId", "")):
+            listener(message["method"], message.get("params", {}))
+
+
+def _parse(data: bytearray) -> Json:
+    text: Json = json.loads(data)
+    if b"\\ud" in data:  # strings of a page may hold lone surrogates, which no encoder after us accepts
+        text = json.loads(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
+    return text

@@ -32,6 +32,10 @@ _NAMED: dict[str, tuple[str, int, str]] = {
 }
 
 
+# A US keyboard: what Shift makes of the keys that are no letters.
+_SHIFTED = dict(zip("`1234567890-=[]\\;',./", '~!@#$%^&*()_+{}|:"<>?', strict=True))
+
+
 def known(key: str) -> bool:
     return key in _NAMED or len(key) == 1
 
@@ -42,8 +46,10 @@ def key_event(kind: str, key: str, modifiers: int = 0) -> dict[str, Any]:
         code, virtual, text = _NAMED[key]
     else:
         upper = key.upper()
-        code = f"Key{upper}" if "A" <= upper <= "Z" else f"Digit{key}" if key.isdigit() else ""
-        virtual = ord(upper) if upper.isascii() and upper.isalnum() else 0
+        code = f"Key{upper}" if "A" <= upper <= "Z" else f"Digit{key}" if key in "0123456789" else ""
+        virtual = ord(upper) if code else 0
+        if modifiers & MODIFIER_BITS["Shift"]:
+            key = _SHIFTED.get(key, upper)
         text = key
     event: dict[str, Any] = {
         "type": kind,
@@ -52,11 +58,7 @@ def key_event(kind: str, key: str, modifiers: int = 0) -> dict[str, Any]:
         "windowsVirtualKeyCode": virtual,
         "modifiers": modifiers,
     }
-    typing = kind == "keyDown" and text and not modifiers & ~MODIFIER_BITS["Shift"]
-    if typing:
-        event["text"] = text
-    elif kind == "keyDown":
-        event["type"] = "rawKeyDown"
-    if key == "a" and modifiers == MODIFIER_BITS["Control"] and kind == "keyDown":
-        event["commands"] = ["selectAll"]  # headless Chromium has no platform shortcut table
+    if kind == "keyDown":
+        typing = text and not modifiers & ~MODIFIER_BITS["Shift"]
+        event |= {"text": text} if typing else {"type": "rawKeyDown"}
     return event

@@ -1,13 +1,14 @@
 """Finding, starting and ending Chromium, so that no browser outlives its owner.
 
-Every browser is its own session (process group) with a private profile folder whose name carries the owner's pid
-and start time. Closing the command pipe ends Chromium by itself; `Process.stop` makes sure; `sweep` ends what a
-killed owner left behind.
+Every browser is its own session (process group) with a private profile folder whose name carries the owner's
+pid and start time. Closing the command pipe ends Chromium by itself; `Process.stop` makes sure; `sweep` ends
+what a killed owner left behind.
 """
 
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -17,6 +18,7 @@ from typing import NamedTuple
 from guiagent.errors import Fault, FaultError, InfrastructureError
 
 _PROFILE_PREFIX = "guiagent-browser-"
+_PROFILE = re.compile(_PROFILE_PREFIX + r"(?P<pid>\d+)-(?P<start_time>\d+)-\w+")
 _HEADLESS_SHELLS = ("chromium-headless-shell", "chrome-headless-shell", "headless_shell")
 _FULL_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = (
@@ -42,6 +44,7 @@ _FLAGS = (
     "--hide-scrollbars",
     "--mute-audio",
     "--force-color-profile=srgb",
+    "--block-new-web-contents",  # a device is one page; see Page on what becomes of a new window
     "--remote-debugging-pipe",
 )
 # One compositor frame per HeadlessExperimental.beginFrame, all stages of it, and none without it.
@@ -53,9 +56,11 @@ BEGIN_FRAME_FLAGS = (
     "--disable-threaded-scrolling",
     "--disable-checker-imaging",
     "--disable-image-animation-resync",
-    "--block-new-web-contents",  # a second target in a begin-frame browser hangs it
 )
 UNTHROTTLED_FLAGS = ("--disable-frame-rate-limit", "--disable-gpu-vsync")
+EXPOSED_FLAGS = (
+    "--remote-debugging-port=0",
+)  # on loopback; the browser writes the port it got to its profile
 
 
 class Executable(NamedTuple):
@@ -131,52 +136,62 @@ class Process:
     def running(self) -> bool:
         return self._process.returncode is None
 
+    async def port(self) -> int:
+        """The port of a browser started with EXPOSED_FLAGS; waits until there is one."""
+        file = self._profile / "DevToolsActivePort"
+        while True:
+            if file.exists() and (lines := file.read_text().splitlines()):
+                return int(lines[0])
+            await asyncio.sleep(0.02)
+
     async def stop(self, grace_s: float = 2.0) -> None:
         """End the whole process group, wait for it, and remove the profile. Idempotent."""
         self.writer.close()  # Chromium leaves when its pipe closes
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), grace_s)
-        _kill_group(self.pid)
+        _kill_group(self.pid)  # also when the leader left: on Debian it is a shell script around the browser
         await self._process.wait()
         await asyncio.to_thread(shutil.rmtree, self._profile, ignore_errors=True)
 
 
 def sweep() -> int:
     """End browsers whose owner process is gone and remove their profiles; returns how many were ended."""
-    ended = 0
+    folder = Path(tempfile.gettempdir())
+    groups = set()
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            arguments = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it ended meanwhile, or is not ours to read
-        marker = b"--user-data-dir=" + os.fsencode(tempfile.gettempdir()) + b"/" + _PROFILE_PREFIX.encode()
-        profile = next((a for a in arguments if a.startswith(marker)), None)
-        if profile is None or b"--remote-debugging-pipe" not in arguments:
-            continue
-        if _orphaned(Path(os.fsdecode(profile.split(b"=", 1)[1]))):
-            _kill_group(int(entry.name))
-            ended += 1
-    for profile_dir in Path(tempfile.gettempdir()).glob(f"{_PROFILE_PREFIX}*"):
-        if _orphaned(profile_dir):
-            shutil.rmtree(profile_dir, ignore_errors=True)
-    return ended
+        with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours to read
+            if entry.name.isdigit() and _is_orphan((entry / "cmdline").read_bytes(), folder):
+                groups.add(os.getpgid(int(entry.name)))
+    for group in groups:
+        _kill_group(group)
+    for profile in folder.glob(f"{_PROFILE_PREFIX}*"):
+        if _owner_gone(profile.name):
+            shutil.rmtree(profile, ignore_errors=True)
+    return len(groups)
 
 
-def _orphaned(profile: Path) -> bool:
-    pid, start_time = profile.name.removeprefix(_PROFILE_PREFIX).split("-")[:2]
-    return _start_time(int(pid)) != start_time
+def _is_orphan(cmdline: bytes, folder: Path) -> bool:
+    """True for the command line of a browser that `Process.start` of a dead owner started."""
+    arguments = [os.fsdecode(argument) for argument in cmdline.split(b"\0")]
+    option = f"--user-data-dir={folder}/"
+    profiles = [argument.removeprefix(option) for argument in arguments if argument.startswith(option)]
+    return "--remote-debugging-pipe" in arguments and any(map(_owner_gone, profiles))
+
+
+def _owner_gone(profile_name: str) -> bool:
+    match = _PROFILE.fullmatch(profile_name)
+    return match is not None and _start_time(int(match["pid"])) != match["start_time"]
 
 
 def _start_time(pid: int) -> str:
-    """When the process started, in clock ticks since boot; "" when there is none. Tells reused pids apart."""
+    """When the process started, in clock ticks since boot; "" when it is gone. Tells reused pids apart."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""
+    return "" if fields[0] == "Z" else fields[19]
 
 
-def _kill_group(pid: int) -> None:
+def _kill_group(group: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(os.getpgid(pid), signal.SIGKILL)
+        os.killpg(group, signal.SIGKILL)

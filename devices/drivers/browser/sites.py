@@ -2,7 +2,9 @@
 
 import importlib.util
 import re
+from functools import cache
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from guiagent.errors import Fault, FaultError
 
@@ -23,12 +25,11 @@ def resolve(url: str) -> str:
             f"refused to open {url[:80]!r}: only http, https, about:blank, data:text/html and miniwob:PAGE"
         )
         raise FaultError(Fault("task", "refused_url", message))
-    spec = importlib.util.find_spec("miniwob")
-    if spec is None or spec.origin is None:
-        raise FaultError(
-            Fault("task", "missing_site", "the package `miniwob` is not installed: pip install miniwob")
-        )
-    path = Path(spec.origin).parent / "html" / "miniwob" / f"{page}.html"
+    root = _miniwob()
+    if root is None:
+        message = "the package `miniwob` is not installed: pip install miniwob"
+        raise FaultError(Fault("task", "missing_site", message))
+    path = root / "miniwob" / f"{page}.html"
     if not path.is_file():
         raise FaultError(Fault("task", "missing_page", f"the package `miniwob` has no page {page!r}"))
     return path.as_uri()
@@ -37,3 +38,15 @@ def resolve(url: str) -> str:
 def is_site(url: str) -> bool:
     """True for pages that come with a package: they may be set up again in place, without a new load."""
     return url.startswith("miniwob:")
+
+
+def is_served(url: str) -> bool:
+    """True for a file: URL inside a site's own folder; whatever a page does, it sees no other file."""
+    root = _miniwob()
+    return root is not None and Path(unquote(urlsplit(url).path)).resolve().is_relative_to(root)
+
+
+@cache
+def _miniwob() -> Path | None:
+    spec = importlib.util.find_spec("miniwob")
+    return Path(spec.origin).resolve().parent / "html" if spec and spec.origin else None
