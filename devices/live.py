@@ -8,6 +8,7 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import itertools
 import re
 from collections.abc import Awaitable, Callable
 
@@ -62,17 +63,12 @@ def stream(service: PoolService) -> Callable[[WebSocket], Awaitable[None]]:
 
 async def _send(socket: WebSocket, service: PoolService) -> None:
     shown: dict[str, int] = {}
-    countdown = 0
-    while True:
-        farm = service.info()
-        if countdown == 0:
-            await socket.send_text(msgspec.json.encode(farm).decode())
-            countdown = _STATE_EVERY
-        countdown -= 1
-        for device in farm.devices:
-            frame = service.frame(device.id)
-            if frame is not None and frame.data and shown.get(device.id) != frame.number:
-                shown[device.id] = frame.number
-                name = device.id.encode()
+    for round_ in itertools.count():
+        if round_ % _STATE_EVERY == 0:
+            await socket.send_text(msgspec.json.encode(service.info()).decode())
+        for device, frame in service.frames():
+            if frame.data and shown.get(device) != frame.number:
+                shown[device] = frame.number
+                name = device.encode()
                 await socket.send_bytes(bytes((len(name),)) + name + frame.data)
         await asyncio.sleep(_FRAME_EVERY_S)

@@ -60,7 +60,7 @@ def create_app(service: PoolService, token: str) -> FastAPI:
 
     @app.get(wire.DEVICES + "/{device}/frame")
     async def frame(device: str, request: Request) -> Response:
-        shown = service.frame(device)
+        shown = dict(service.frames()).get(device)
         if shown is None or not shown.data:
             detail = "there is no such device, or it has shown nothing yet"
             return problem_response(wire.Problem("Not Found", 404, detail, "unknown"))
@@ -217,12 +217,16 @@ class _Server(uvicorn.Server):
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=1024)
+        listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         raise InfrastructureError(
             f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0).lower()}; "
             "choose another with --port, or any free one with --port 0"
         ) from error
+    # Accepted connections inherit it. Not every event loop sets it on a socket it did not open itself, and
+    # without it each answer waits 40 ms for the client's delayed acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 @contextlib.contextmanager

@@ -166,10 +166,9 @@ class PoolService:
         devices = [self._device_info(slot, now) for slot in self._pool.slots.values()]
         return FarmInfo(devices, len(self._pool.queue))
 
-    def frame(self, device: str) -> Frame | None:
-        """The last picture of a device; None where there is no such device."""
-        seat = self._host.seats.get(device)
-        return seat.frame if seat is not None else None
+    def frames(self) -> list[tuple[str, Frame]]:
+        """The last picture of each device, without data before the first."""
+        return [(device, seat.frame) for device, seat in self._host.seats.items()]
 
     def _device_info(self, slot: Slot, now: float) -> DeviceInfo:
         seat = self._host.seats[slot.id]

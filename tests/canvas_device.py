@@ -101,4 +101,4 @@ if __name__ == "__main__":
         token=token,
         devices=[DeviceConfig(kind="canvas", count=int(count), width=160, height=120)],
     )
-    serve(config, print, DRIVERS)
+    serve(config, lambda endpoint: print(endpoint.url, flush=True), DRIVERS)

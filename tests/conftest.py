@@ -12,7 +12,11 @@ from guiagent.protocols import Device
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small policy as it is before any training, as a Hugging Face folder. Not to be changed."""
+    """The small policy before any training, as a Hugging Face folder that no test may change.
+
+    Its logits are scaled down to about one: every token is likely, and float32 good to 1e-6 of a
+    log-probability.
+    """
     import torch
 
     from training.tiny import model
@@ -21,7 +25,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("checkpoint")
     tokenizer = model.make_tokenizer(["Click on Tab #2.", "Click the button.", 'Point at "Cancel".'])
-    model.save(model.make_model(tokenizer), model.make_processor(tokenizer), folder)
+    network = model.make_model(tokenizer)
+    torch.nn.init.constant_(network.model.language_model.norm.weight, 0.05)
+    model.save(network, model.make_processor(tokenizer), folder)
     return folder
 
 

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
+import pytest_asyncio
 from PIL import Image
 from playwright.async_api import async_playwright
 
@@ -91,7 +92,7 @@ def installed() -> None:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def device() -> AsyncIterator[Device]:
     started = await browser.start(WIDTH, HEIGHT)
     yield started
@@ -290,11 +291,11 @@ async def test_a_stopped_browser_runs_into_the_deadline(monkeypatch: pytest.Monk
 async def test_a_wait_does_not_count_against_the_deadline(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "_VERB_DEADLINE_S", 1.0)
+    monkeypatch.setattr(driver, "_VERB_DEADLINE_S", 0.5)
     began = time.monotonic()
-    observation = await device.act([Wait(ms=900), Wait(ms=900)], PNG)
+    observation = await device.act([Wait(ms=400), Wait(ms=400)], PNG)
     assert observation.action_error is None
-    assert time.monotonic() - began >= 1.8
+    assert time.monotonic() - began >= 0.8
 
 
 async def test_a_script_that_never_ends_costs_one_deadline(
@@ -370,8 +371,12 @@ def left_in(folder: Path) -> list[Path]:
 def stand_in(profile: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process with the command line of a browser with this profile."""
     options = ["--remote-debugging-pipe", f"--user-data-dir={profile}"]
-    command = [sys.executable, "-c", "import time; time.sleep(600)", *options]
-    process = subprocess.Popen(command, start_new_session=True)
+    script = "import time; print(flush=True); time.sleep(600)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *options], start_new_session=True, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
     try:
         yield process
     finally:
@@ -437,7 +442,7 @@ async def test_the_tree_names_what_is_visible_and_is_capped(device: Device) -> N
     send, field = tree
     assert send == {"role": "button", "name": "Send", "value": "", "box": [10, 20, 30, 40]}
     assert (field["role"], field["value"]) == ("input", "words")
-    await device.reset(0, document("<b>x</b>" * 2000 + "<body style='font-size:1px'>"), BLIND)
+    await device.reset(0, document("<button style='position:absolute'></button>" * 600), BLIND)
     tree = (await device.observe(ObserveSpec(frame="none", tree=True))).tree
     assert tree is not None
     assert len(tree) == 500
@@ -544,7 +549,7 @@ async def test_scrolling_down_moves_the_content_up(device: Device) -> None:
         ("ab", [KeyChord(keys=("Shift", "c")), KeyChord(keys=("Shift", "1"))], "abC!"),
         ("abc", [KeyChord(keys=("Shift", "ArrowLeft")), KeyChord(keys=("Delete",))], "ab"),
         ("", [KeyDown(key="Shift"), Type(text="a"), KeyUp(key="Shift"), Type(text="a")], "Aa"),
-        ("", [Type(text="a" * 4096)], "a" * 4096),
+        ("", [Type(text="a" * 1000)], "a" * 1000),
     ],
 )
 async def test_typing(device: Device, start: str, actions: Sequence[Action], value: str) -> None:
@@ -604,9 +609,10 @@ async def test_what_cannot_be_done_says_so_and_ends_the_batch(
     device: Device, action: Action, error: str
 ) -> None:
     await device.reset(0, document(RECORDER), BLIND)
-    observation = await device.act([action, Type(text="x"), Click(x=9, y=9)], asking(log="log.length"))
+    await ask(device, "log.splice(0)")
+    observation = await device.act([action, Type(text="x"), Click(x=9, y=9)], asking(log="log"))
     assert error in (observation.action_error or "")
-    assert observation.probes["log"] <= 1  # at most the mouse that came with the reset
+    assert observation.probes["log"] == []
     assert (await device.act([], BLIND)).action_error is None
 
 

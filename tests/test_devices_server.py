@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 import socket
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import httpx
 import msgspec
+import psutil
 import pytest
 
 from devices.config import DeviceConfig, PoolConfig
@@ -492,3 +494,64 @@ def test_the_way_in_is_private_and_gone_after_a_stop(tmp_path: Path) -> None:
     farm.process.send_signal(signal.SIGINT)
     assert farm.process.wait(20) == 0
     assert not path.exists()
+
+
+# -- real browsers -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def browsers(tmp_path: Path) -> AsyncIterator[Running]:
+    devices = [DeviceConfig(kind="browser", count=2, width=320, height=240)]
+    async with running(PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=devices)) as farm:
+        yield farm
+
+
+def browser_pids() -> set[int]:
+    children = psutil.Process().children(recursive=True)
+    return {one.pid for one in children if one.is_running() and one.status() != psutil.STATUS_ZOMBIE}
+
+
+@pytest.mark.browser
+async def test_a_killed_browser_is_a_fault_and_is_replaced(browsers: Running) -> None:
+    script = "document.body.innerHTML = '<h1>' + SEED + '</h1>'"
+    text = ObserveSpec(probes={"text": "document.body.innerText"})
+    async with FarmClient(browsers.endpoint.url, TOKEN) as client:
+        device = await client.lease("browser", grants=("exec",))
+        shown = await device.reset(42, Baseline(script=script), text)
+        assert shown.probes == {"text": "42"}
+        assert shown.frame.startswith(b"\xff\xd8")
+        for pid in browser_pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with pytest.raises(FaultError) as killed:
+            await device.observe(text)
+        assert killed.value.fault.origin == "device"
+        assert killed.value.fault.retryable
+        await until(lambda: [one.generation for one in browsers.service.info().devices] == [2, 2])
+        for heir in await client.lease_group("browser", 2, grants=("exec",)):  # the idle one died as well
+            assert (await heir.reset(7, Baseline(script=script), text)).probes == {"text": "7"}
+
+
+@pytest.mark.browser
+async def test_nothing_of_a_holder_is_left_for_the_next(browsers: Running) -> None:
+    write = Baseline(
+        "miniwob:click-test", "localStorage.setItem('canary', '1'); document.cookie = 'canary=1'"
+    )
+    canary = ObserveSpec(probes={"canary": "localStorage.getItem('canary')", "cookie": "document.cookie"})
+    async with FarmClient(browsers.endpoint.url, TOKEN) as client:
+        for device in await client.lease_group("browser", 2, grants=("exec",)):
+            await device.reset(0, write, canary)
+            await device.close()
+        for device in await client.lease_group("browser", 2, grants=("exec",)):
+            seen = await device.reset(0, Baseline("miniwob:click-test"), canary)
+            assert seen.probes == {"canary": None, "cookie": ""}
+
+
+@pytest.mark.browser
+async def test_no_browser_outlives_its_farm(tmp_path: Path) -> None:
+    before = browser_pids()
+    devices = [DeviceConfig(kind="browser", count=2, width=320, height=240)]
+    async with running(PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=devices)) as farm:
+        await farm.service.settled()
+        assert len(browser_pids() - before) >= 2
+    assert browser_pids() - before == set()

@@ -53,7 +53,7 @@ class TrainConfig(_Config):
     """`guiagent train --recipe arpo-demo`: online RL of a policy on a farm of browsers."""
 
     taskset: Literal["miniwob"] = "miniwob"
-    tasks: tuple[str, ...]
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)]
     policy: str = "tiny"  # the checkpoint to start from: a folder, or the shipped small policy
     steps: Positive = 200
     minutes: Annotated[float, Field(gt=0)] | None = None  # stop earlier, after this much time of training

@@ -68,7 +68,8 @@ async def train(
 ) -> Trained:
     """Train in the folder `run` until `config.steps` or `config.minutes`; goes on where it was cut before.
 
-    Raises InfrastructureError (disk full, checkpoints all damaged), FloatingPointError when updates diverge.
+    Raises UsageError (an unknown task), InfrastructureError (disk full, checkpoints all damaged), and
+    FloatingPointError when updates diverge.
     """
     torch.set_num_threads(1)  # two pools of spinning threads on few cores run ten times slower
     with TrajectoryStore(run / "trajectories") as store:
@@ -84,6 +85,9 @@ class _Session:
     """One process's share of a run: everything with state, wired together, and the loop over updates."""
 
     def __init__(self, config: TrainConfig, run: Path, store: TrajectoryStore) -> None:
+        self._taskset = TASKSETS[config.taskset]()
+        for task in config.tasks:
+            self._taskset.task(task, 0)  # an unknown name is refused now, not in the first rollout
         algorithm = ALGORITHMS[config.update.algorithm]
         loaded = checkpoint.load(run / "checkpoints")
         start = loaded.model if loaded else checkpoint_folder(config.policy)
@@ -114,7 +118,7 @@ class _Session:
         rollouts = Rollouts(
             farm,
             self._policy,
-            TASKSETS[self._config.taskset](),
+            self._taskset,
             self._store,
             self._replay,
             self._curriculum,

@@ -1,5 +1,6 @@
 """The command line, and the one place where the packages meet. Heavy imports happen inside the commands."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -107,6 +108,11 @@ def doctor() -> None:
 
 def main() -> None:
     """Errors of ours are one line on stderr and an exit code: 2 usage, 3 infrastructure."""
+    # Sampling and updates each have a thread of their own; pools of spinning threads below them would run ten times
+    # slower on few cores. OpenMP reads this once, before torch is imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         app()
     except GuiAgentError as error:

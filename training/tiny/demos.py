@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from guiagent.actions import Click
+from guiagent.actions import ACTION, Click
 from guiagent.dialects import Dialect
 from guiagent.protocols import Device, Task, Taskset, Turn
 from guiagent.types import Observation, ObserveSpec, PolicyStep, Score
@@ -87,12 +87,12 @@ class Demonstrator:
         self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
     ) -> PolicyStep:
         goal, candidates = observation.probes["oracle"], observation.probes["candidates"]
-        careful = goal and self._rng.random() < self._accuracy
+        careful = bool(goal) and self._rng.random() < self._accuracy
         chosen = self._rng.choice(goal if careful else candidates or [{"x": 0, "y": 0}])
         x, y = (int(chosen[axis]) // GRID * GRID + GRID // 2 for axis in ("x", "y"))
         action = Click(x=x, y=y)
         text = self._dialect.render([action], (observation.width, observation.height))
-        return PolicyStep(text=text, actions=[action.model_dump(exclude_defaults=True) | {"type": "click"}])
+        return PolicyStep(text=text, actions=[ACTION.dump_python(action, mode="json")])
 
     def forget(self, episode: str) -> None:
         pass

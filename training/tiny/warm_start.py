@@ -24,7 +24,7 @@ from guiagent.errors import Fault, FaultError
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.tasksets.miniwob import GROUNDING_TASKS, TRAIN_TASKS, MiniWob
-from training.batch import Sample, collate, token_logprobs
+from training.batch import Sample, collate, sampled_logprobs
 from training.config import WarmStartConfig
 from training.encode import Encoder, Picture
 from training.pretrained import open_model
@@ -161,7 +161,8 @@ def _fit(
         reported, losses = time.monotonic(), []
         for step, samples in enumerate(itertools.islice(batches, config.steps), start=1):
             batch = collate(samples, encoder, model.MERGE)
-            logprobs = token_logprobs(network(**batch.inputs).logits, batch.ids)
+            logits = network(**batch.inputs).logits
+            logprobs, _ = sampled_logprobs(logits, batch, encoder.unsampled)
             loss = -logprobs[batch.sampled].mean()
             optimizer.zero_grad()
             loss.backward()

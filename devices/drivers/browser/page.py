@@ -74,6 +74,9 @@ class Page:
             connection.post("Browser.setDownloadBehavior", deny),
             *(page._post(method, params) for method, params in setup),
         )
+        await (
+            page.tick()
+        )  # of pages that had drawn nothing before they were navigated, one in a hundred never drew
         return page
 
     async def close(self) -> None:

@@ -1,0 +1,86 @@
+"""Measuring arms in turn, and the rows of the results: ours, a peer's, and whether the goal holds."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from statistics import median
+
+import msgspec
+
+from tests.bench.peers import PeerMissing
+
+
+@dataclass
+class Arm:
+    """One way of doing something; `measure` does it once and returns its figure."""
+
+    measure: Callable[[], float]
+    figures: list[float] = field(default_factory=list)
+    missing: str = ""  # why there are no figures
+
+
+def interleave(rounds: int, *arms: Arm) -> None:
+    """Measure the arms in turn, so that what else the machine does falls on all of them alike."""
+    for _ in range(rounds):
+        for arm in arms:
+            if arm.missing:
+                continue
+            try:
+                arm.figures.append(arm.measure())
+            except PeerMissing as error:
+                arm.missing = str(error)
+
+
+class Row(msgspec.Struct):
+    name: str
+    ours: float
+    peer: float | None
+    ratio: float | None
+    goal: str
+    holds: bool | None  # None: could not be told, because the peer is missing
+    load: float  # one-minute load average when the row was done
+    commit: str
+    unit: str
+    note: str = ""
+
+
+def times_the_peer(name: str, unit: str, ours: Arm, peer: Arm, at_least: float) -> Row:
+    """Goal: the median of ours is at least so many times the peer's."""
+    goal = f">= {at_least:g}x"
+    if peer.missing:
+        return _row(name, median(ours.figures), None, None, goal, None, unit, f"peer missing: {peer.missing}")
+    mine, theirs = median(ours.figures), median(peer.figures)
+    return _row(name, mine, theirs, mine / theirs, goal, mine / theirs >= at_least, unit)
+
+
+def at_most(name: str, unit: str, ours: Arm, limit: float, peer: Arm | None = None) -> Row:
+    """Goal: the median of ours is within the limit. The ratio says how much less it is than a peer's."""
+    mine = median(ours.figures)
+    theirs = median(peer.figures) if peer is not None and peer.figures else None
+    ratio = theirs / mine if theirs is not None and mine else None
+    note = f"peer missing: {peer.missing}" if peer is not None and peer.missing else ""
+    return _row(name, mine, theirs, ratio, f"<= {limit:g} {unit}", mine <= limit, unit, note)
+
+
+def _row(
+    name: str,
+    ours: float,
+    peer: float | None,
+    ratio: float | None,
+    goal: str,
+    holds: bool | None,
+    unit: str,
+    note: str = "",
+) -> Row:
+    return Row(name, ours, peer, ratio, goal, holds, os.getloadavg()[0], _commit(), unit, note)
+
+
+@cache
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
+    except FileNotFoundError:
+        return "unknown"

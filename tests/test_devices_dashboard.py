@@ -1,0 +1,144 @@
+"""The live page in a real browser: it shows the screens, and nothing a holder says becomes code."""
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import websockets
+from playwright.async_api import ConsoleMessage, Page, async_playwright, expect
+
+from devices.config import DeviceConfig, PoolConfig
+from devices.server import Running, running
+from guiagent.actions import Click, Open
+from guiagent.client import FarmClient
+from guiagent.errors import FaultError
+from guiagent.types import Baseline, ObserveSpec
+from guiagent.wire import LIVE, LIVE_PROTOCOL
+from tests.canvas_device import DRIVERS
+
+TOKEN = "a-token-for-the-tests"
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+# True once the canvas of a device shows anything but one flat colour.
+DRAWN = """id => {
+  const canvas = document.querySelector(`[data-device="${id}"] canvas`);
+  if (!canvas || canvas.width !== 160) return false;
+  const pixels = new Uint32Array(canvas.getContext('2d').getImageData(0, 0, 160, 120).data.buffer);
+  return pixels.some(pixel => pixel !== pixels[0]);
+}"""
+
+
+@pytest.fixture
+async def farm(tmp_path: Path) -> AsyncIterator[Running]:
+    canvas = DeviceConfig(kind="canvas", count=3, width=160, height=120)
+    config = PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=[canvas])
+    async with running(config, DRIVERS) as farm:
+        yield farm
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield await browser.new_page()
+        await browser.close()
+
+
+@pytest.mark.browser
+async def test_the_page_shows_every_screen_and_who_holds_it(farm: Running, page: Page) -> None:
+    complaints: list[str] = []
+
+    def listen(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    page.on("console", listen)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    async with FarmClient(farm.endpoint.url, TOKEN) as client:
+        hostile = "<img src=x onerror=alert(1)>"
+        async with client.lease("canvas", label=hostile) as device:
+            await page.goto(farm.endpoint.live_url)
+            await device.act([Click(x=80, y=60)], ObserveSpec())
+            await expect(page.locator("article")).to_have_count(3)
+            tile = page.locator(f'[data-device="{device.id}"]')
+            await expect(tile.locator(".state")).to_have_text("leased")
+            await expect(tile.locator(".label")).to_have_text(hostile)
+            await expect(tile.locator(".counts")).to_have_text("1 steps · 0 faults")
+            await page.wait_for_function(DRAWN, arg=device.id)
+            await expect(page.locator("#summary")).to_contain_text("1 leased")
+            await expect(page.locator("#summary")).to_contain_text("0 waiting for a device")
+            with pytest.raises(FaultError):
+                await device.act([Open(target="canvas:crash")], ObserveSpec())
+        await expect(tile.locator(".counts")).to_have_text("1 steps · 1 faults")
+        await page.goto(f"{farm.endpoint.live_url}&device=canvas-1")
+        await page.reload()
+        await expect(page.locator("article")).to_have_count(1)
+    assert await page.evaluate("document.images.length + localStorage.length + sessionStorage.length") == 0
+    assert complaints == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_page_says_what_is_missing_in_both_schemes(farm: Running, page: Page, scheme: str) -> None:
+    await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    await page.goto(farm.endpoint.url)
+    await expect(page.locator("#notice")).to_contain_text("#token=")
+    ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(246, 247, 249)", "dark": "rgb(14, 17, 22)"}[scheme]
+    await page.goto(f"{farm.endpoint.url}/?token=wrong")
+    await expect(page.locator("#notice")).to_contain_text("not connected")
+
+
+async def test_the_shell_holds_no_secret_and_allows_only_itself(farm: Running) -> None:
+    async with httpx.AsyncClient() as stranger:
+        shell = await stranger.get(farm.endpoint.url)
+    policy = shell.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert policy.count("'sha256-") == 2
+    assert TOKEN not in shell.text
+    assert "http://" not in shell.text and "https://" not in shell.text
+
+
+@pytest.mark.parametrize(
+    ("protocols", "origin", "allowed"),
+    [
+        ([LIVE_PROTOCOL, TOKEN], None, True),
+        ([LIVE_PROTOCOL, TOKEN], "same", True),
+        ([LIVE_PROTOCOL, TOKEN], "https://elsewhere.example", False),
+        ([LIVE_PROTOCOL, "not-the-right-token"], None, False),
+        ([], None, False),
+    ],
+)
+async def test_the_socket_wants_the_token_and_our_own_page(
+    farm: Running, protocols: list[str], origin: str | None, allowed: bool
+) -> None:
+    url = farm.endpoint.url.replace("http", "ws") + LIVE
+    wanted = [websockets.Subprotocol(name) for name in protocols] or None
+    here = farm.endpoint.url if origin == "same" else origin
+    connecting = websockets.connect(
+        url, subprotocols=wanted, origin=websockets.Origin(here) if here else None
+    )
+    if not allowed:
+        with pytest.raises(websockets.InvalidStatus, match="403"):
+            await connecting
+        return
+    async with connecting as socket:
+        assert socket.subprotocol == LIVE_PROTOCOL
+        kinds = {type(await socket.recv()) for _ in range(4)}
+        assert kinds == {str, bytes}
+
+
+async def test_a_frame_message_names_its_device(farm: Running) -> None:
+    url = farm.endpoint.url.replace("http", "ws") + LIVE
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with FarmClient(farm.endpoint.url, TOKEN) as client, client.lease("canvas") as device:
+        shown = await device.reset(0, Baseline(), ObserveSpec())
+        name = device.id.encode()
+        async with websockets.connect(url, additional_headers=headers) as socket:
+            while not isinstance(message := await socket.recv(), bytes) or not message[1:].startswith(name):
+                pass
+        assert message == bytes((len(name),)) + name + shown.frame
