@@ -52,9 +52,7 @@ class Seat:
     driver: Device | None = None
     up: asyncio.Event = field(default_factory=asyncio.Event)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    stale: bool = (
-        False  # replaced under a live lease: what its holder had on it is gone, so a reset comes first
-    )
+    stale: bool = False  # replaced under a live lease, so what its holder had is gone: a reset comes first
     answers: dict[str, Observation] = field(default_factory=dict)  # by idempotency key, oldest first
     frame: Frame = field(default_factory=Frame)
     steps: int = 0
@@ -203,9 +201,7 @@ class DeviceHost:
             if key is not None and key in seat.answers:
                 return seat.answers[key]
             observation = await act(seat, _running(seat))
-            self._admit(
-                seat, lease
-            )  # the lease may have ended meanwhile: then this is no longer the caller's
+            self._admit(seat, lease)  # if the lease ended meanwhile, this is no longer the caller's
             if key is not None:
                 seat.answers[key] = observation
                 if len(seat.answers) > _KEYS_KEPT:
@@ -220,9 +216,8 @@ class DeviceHost:
 
     def _saw(self, seat: Seat, observation: Observation) -> None:
         if observation.frame:
-            seat.frame = Frame(
-                observation.frame, observation.media_type, observation.hash, seat.frame.number + 1
-            )
+            number = seat.frame.number + 1
+            seat.frame = Frame(observation.frame, observation.media_type, observation.hash, number)
 
 
 def fenced(device: str, token: int) -> Fault:
@@ -232,9 +227,8 @@ def fenced(device: str, token: int) -> Fault:
 
 def _running(seat: Seat) -> Device:
     if seat.driver is None:
-        raise FaultError(
-            Fault("farm", "stopped", "this device was stopped; take a new lease", retryable=True)
-        )
+        message = "this device was stopped; take a new lease"
+        raise FaultError(Fault("farm", "stopped", message, retryable=True))
     return seat.driver
 
 

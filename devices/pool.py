@@ -35,9 +35,8 @@ class DeviceState(StrEnum):
 
 _S = DeviceState
 TRANSITIONS: dict[DeviceState, frozenset[DeviceState]] = {
-    _S.BOOTING: frozenset(
-        {_S.READY, _S.LEASED, _S.DEAD, _S.QUARANTINED}
-    ),  # LEASED: held across a pool restart
+    # Straight to LEASED where a lease outlived the pool's process.
+    _S.BOOTING: frozenset({_S.READY, _S.LEASED, _S.DEAD, _S.QUARANTINED}),
     _S.READY: frozenset({_S.LEASED, _S.DEAD, _S.QUARANTINED}),
     _S.LEASED: frozenset({_S.RESETTING, _S.DEAD, _S.QUARANTINED}),
     _S.RESETTING: frozenset({_S.READY, _S.DEAD, _S.QUARANTINED}),
@@ -101,12 +100,20 @@ class Ended:
 Event = Granted | Ended
 
 
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    """What was granted under an idempotency key."""
+
+    kind: str
+    leases: tuple[Lease, ...]
+
+
 @dataclass(slots=True)
 class Pool:
     slots: dict[str, Slot]
     leases: dict[str, Lease] = field(default_factory=dict)
     queue: deque[Request] = field(default_factory=deque)
-    _keys: dict[str, Granted] = field(default_factory=dict)
+    _keys: dict[str, _Keyed] = field(default_factory=dict)
     _ends: OrderedDict[str, Fault] = field(default_factory=OrderedDict)
 
     @classmethod
@@ -121,20 +128,14 @@ class Pool:
             raise UsageError("a lease needs at least one device: n must be 1 or more")
         kinds = {slot.kind for slot in self.slots.values()}
         if request.kind not in kinds:
-            raise UsageError(
-                f"this farm has no {request.kind!r} devices; it has {', '.join(sorted(kinds)) or 'none'}"
-            )
+            raise UsageError(f"this farm has no {request.kind!r} devices; it has {', '.join(sorted(kinds))}")
         able = sum(_able(slot, request) for slot in self.slots.values())
         if len(request.ids) > able:
             needs = f" with {', '.join(sorted(_needs(request)))}" if _needs(request) else ""
-            raise UsageError(
-                f"{len(request.ids)} {request.kind} devices{needs} were asked for; this farm has {able}"
-            )
+            wanted = f"{len(request.ids)} {request.kind} devices{needs}"
+            raise UsageError(f"{wanted} were asked for; this farm has {able}")
         before = self._keys.get(request.key)
-        if before is not None and (before.request.kind, len(before.leases)) != (
-            request.kind,
-            len(request.ids),
-        ):
+        if before is not None and (before.kind, len(before.leases)) != (request.kind, len(request.ids)):
             raise UsageError("this idempotency key was used for a different lease request; use a new key")
         self.queue.append(request)
 
@@ -152,16 +153,19 @@ class Pool:
         granted: list[Granted] = []
         blocked: set[str] = set()
         for request in list(self.queue):
-            grant = self._keys.get(request.key)
-            if grant is not None and not self._up(grant):
-                continue
-            if grant is None and request.kind not in blocked:
-                grant = self._grant(request, now)
-            if grant is None:
-                blocked.add(request.kind)
-                continue
-            self.queue.remove(request)
-            granted.append(Granted(request, grant.leases))
+            before = self._keys.get(request.key)
+            if before is not None:
+                # A device that was held across a restart may still be on its way back.
+                leases = before.leases if self._all_leased(before) else ()
+            elif request.kind in blocked:
+                leases = ()
+            else:
+                leases = self._grant(request, now)
+                if not leases:
+                    blocked.add(request.kind)
+            if leases:
+                self.queue.remove(request)
+                granted.append(Granted(request, leases))
         return granted
 
     def held(self, lease_id: str, now: float) -> Lease:
@@ -185,21 +189,23 @@ class Pool:
         return [self._end(lease, Fault("farm", "released", "this lease was released; take a new one"))]
 
     def expire(self, now: float) -> list[Event]:
-        return [
-            self._end(lease, _expired(lease)) for lease in list(self.leases.values()) if lease.expires <= now
-        ]
+        due = [lease for lease in self.leases.values() if lease.expires <= now]
+        return [self._end(lease, _expired(lease)) for lease in due]
 
     # -- devices ---------------------------------------------------------------------------------------------
 
-    def device_booting(self, device: str) -> int:
-        """A device is being started in this slot; returns its generation."""
+    def device_booting(self, device: str) -> None:
+        """A device is being started in this slot."""
         slot = self.slots[device]
         _move(slot, DeviceState.BOOTING)
         slot.generation += 1
-        return slot.generation
+
+    def device_clean(self, device: str) -> None:
+        """It was reset and may go to its next holder."""
+        _move(self.slots[device], DeviceState.READY)
 
     def device_ready(self, device: str, capabilities: Capabilities) -> None:
-        """It came up, or came back clean from a reset."""
+        """It came up."""
         slot = self.slots[device]
         slot.capabilities = capabilities
         _move(slot, DeviceState.READY if slot.lease is None else DeviceState.LEASED)
@@ -222,8 +228,7 @@ class Pool:
     def restore(
         self, tokens: Mapping[str, int], leases: Iterable[Lease], ends: Mapping[str, Fault], now: float
     ) -> list[Event]:
-        """Take up what a former process left: tokens go on rising, and every lease counts as renewed just
-        now.
+        """Take up what a former process left: tokens go on rising, and every lease counts as just renewed.
 
         A lease on a device this farm no longer has ends.
         """
@@ -232,54 +237,55 @@ class Pool:
             if device in self.slots:
                 self.slots[device].token = token
         gone: list[Event] = []
-        groups: dict[str, list[Lease]] = {}
         for lease in leases:
-            lease.expires = now + lease.ttl
-            if lease.device in self.slots:
-                self.leases[lease.id] = lease
-                self.slots[lease.device].lease = lease.id
-                groups.setdefault(lease.key, []).append(lease)
-            else:
+            slot = self.slots.get(lease.device)
+            if slot is None:
                 message = f"this farm no longer has {lease.device}; take a new lease"
-                gone.append(Ended(lease, Fault("farm", "removed", message), lease.token + 1))
-        for key, group in groups.items():
-            if key:
-                self._keys[key] = Granted(_request_of(group, self.slots[group[0].device].kind), tuple(group))
+                self._ends[lease.id] = fault = Fault("farm", "removed", message)
+                gone.append(Ended(lease, fault, lease.token + 1))
+            else:
+                lease.expires = now + lease.ttl
+                self.leases[lease.id] = lease
+                slot.lease = lease.id
+                self._remember_key(slot.kind, lease)
         return gone
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _grant(self, request: Request, now: float) -> Granted | None:
-        ready = [
-            slot for slot in self.slots.values() if slot.state is DeviceState.READY and _able(slot, request)
-        ]
+    def _grant(self, request: Request, now: float) -> tuple[Lease, ...]:
+        """As many leases as asked for, or none."""
+        able = [slot for slot in self.slots.values() if _able(slot, request)]
+        ready = [slot for slot in able if slot.state is DeviceState.READY]
         if len(ready) < len(request.ids):
-            return None
-        leases: list[Lease] = []
-        for lease_id, slot in zip(request.ids, ready, strict=False):
-            slot.token += 1
-            slot.lease = lease_id
-            _move(slot, DeviceState.LEASED)
-            lease = Lease(
-                lease_id,
-                slot.id,
-                slot.token,
-                request.ttl,
-                request.grants,
-                request.label,
-                request.key,
-                now + request.ttl,
-            )
-            self.leases[lease_id] = lease
-            leases.append(lease)
-        grant = Granted(request, tuple(leases))
-        if request.key:
-            self._keys[request.key] = grant
-        return grant
+            return ()
+        return tuple(
+            self._lease(slot, id, request, now) for slot, id in zip(ready, request.ids, strict=False)
+        )
 
-    def _up(self, grant: Granted) -> bool:
-        """False while a device that was held across a restart is still on its way back."""
-        return all(self.slots[lease.device].state is DeviceState.LEASED for lease in grant.leases)
+    def _lease(self, slot: Slot, lease_id: str, request: Request, now: float) -> Lease:
+        _move(slot, DeviceState.LEASED)
+        slot.token += 1
+        slot.lease = lease_id
+        self.leases[lease_id] = lease = Lease(
+            id=lease_id,
+            device=slot.id,
+            token=slot.token,
+            ttl=request.ttl,
+            grants=request.grants,
+            label=request.label,
+            key=request.key,
+            expires=now + request.ttl,
+        )
+        self._remember_key(slot.kind, lease)
+        return lease
+
+    def _remember_key(self, kind: str, lease: Lease) -> None:
+        if lease.key:
+            before = self._keys.get(lease.key, _Keyed(kind, ()))
+            self._keys[lease.key] = _Keyed(kind, (*before.leases, lease))
+
+    def _all_leased(self, keyed: _Keyed) -> bool:
+        return all(self.slots[lease.device].state is DeviceState.LEASED for lease in keyed.leases)
 
     def _end(self, lease: Lease, fault: Fault) -> Ended:
         slot = self.slots[lease.device]
@@ -314,9 +320,3 @@ def _able(slot: Slot, request: Request) -> bool:
 def _expired(lease: Lease) -> Fault:
     message = f"the lease on {lease.device} ran out after {lease.ttl:g} s without a call; take a new one"
     return Fault("farm", "expired", message, retryable=True)
-
-
-def _request_of(group: list[Lease], kind: str) -> Request:
-    one = group[0]
-    ids = tuple(lease.id for lease in group)
-    return Request(ids, kind, one.ttl, grants=one.grants, label=one.label, key=one.key)

@@ -85,9 +85,8 @@ class Reconciler:
         except FaultError as error:
             self._faulted(slot.id, error.fault)
         self._at_work.discard(slot.id)
-        if all(
-            one.generation > 0 and one.state is not DeviceState.BOOTING for one in self._pool.slots.values()
-        ):
+        slots = self._pool.slots.values()
+        if all(one.generation > 0 and one.state is not DeviceState.BOOTING for one in slots):
             self.settled.set()
         self._changed(())
         self.wake()
@@ -107,8 +106,7 @@ class Reconciler:
 
     async def _recycle(self, slot: Slot) -> None:
         await self._host.recycle(slot.id)
-        if slot.state is DeviceState.RESETTING and slot.capabilities is not None:
-            self._pool.device_ready(slot.id, slot.capabilities)
+        self._pool.device_clean(slot.id)
 
     async def _check(self, slot: Slot) -> None:
         await self._host.check(slot.id)

@@ -1,6 +1,7 @@
 """The pool service: lease machine, memory, devices and reconciler, behind the verbs of the API."""
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
@@ -109,7 +110,7 @@ class PoolService:
             await stored
         except InfrastructureError:
             for lease in grant.leases:
-                if lease.id in self._pool.leases:
+                with contextlib.suppress(LeaseError):  # it ended meanwhile
                     self._changed(self._pool.release(lease.id, self._clock.monotonic()))
             raise
         now = self._clock.monotonic()
@@ -202,7 +203,7 @@ class PoolService:
 
     def _apply(self, events: Sequence[Event]) -> asyncio.Future[None]:
         for event in events:
-            if isinstance(event, Ended):
+            if isinstance(event, Ended) and event.lease.device in self._pool.slots:
                 self._host.fence(event.lease.device, event.token)
         self._reconciler.wake()
         return self._store.commit(events)

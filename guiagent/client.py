@@ -111,7 +111,7 @@ class FarmClient:
         timeout_s: float = _CONTROL_S,
         pauses: Sequence[float] = _PAUSES_S,
     ) -> Answer:
-        """One request, sent again where no answer came back; raises what a refusal stands for (`error_of`)."""
+        """One request, sent again where no answer came back; raises what a refusal stands for."""
         for pause in (*pauses, None):
             try:
                 answer = await self._connections.request(method, path, body, timeout_s)

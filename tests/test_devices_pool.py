@@ -57,7 +57,7 @@ def test_the_end_of_a_lease_already_fences_its_holder() -> None:
     (end,) = pool.release("a", now=1.0)
     assert isinstance(end, Ended)
     assert end.token > first.token
-    pool.device_ready(first.device, CAPABLE)
+    pool.device_clean(first.device)
     (second,) = take(pool, "b", now=2.0)
     assert second.token > end.token
 
@@ -69,7 +69,7 @@ def test_a_group_gets_all_or_waits_and_lets_nobody_pass() -> None:
     pool.enqueue(wish("later"))
     assert pool.pump(now=0.0) == []
     pool.release("a", now=1.0)
-    pool.device_ready("browser-0", CAPABLE)
+    pool.device_clean("browser-0")
     (grant,) = pool.pump(now=1.0)
     assert [lease.id for lease in grant.leases] == ["g1", "g2", "g3"]
     assert [request.ids for request in pool.queue] == [("later",)]
@@ -128,6 +128,26 @@ def test_a_fault_ends_the_lease_with_it_and_repeated_ones_quarantine_the_slot() 
     pool.device_booting("browser-0")
     pool.device_faulted("browser-0", CRASHED, now=1000.0)  # long after: not "in a row" any more
     assert slot.state is DeviceState.DEAD
+
+
+def test_after_a_restart_leases_stand_and_those_on_devices_that_are_gone_end() -> None:
+    old = farm(2)
+    leases = take(old, "a", "b", key="k", ttl=5.0)
+    tokens = {slot.id: slot.token for slot in old.slots.values()}
+    pool = Pool.of([Slot("browser-0", "browser")])
+    (end,) = pool.restore(tokens, leases, {"z": CRASHED}, now=100.0)
+    assert isinstance(end, Ended)
+    assert (end.lease.id, end.fault.code) == ("b", "removed")
+    assert pool.held("a", now=104.9).token == 1
+    for lease_id, words in (("b", "no longer has browser-1"), ("z", "it crashed"), ("y", "no such lease")):
+        with pytest.raises(LeaseError, match=words):
+            pool.held(lease_id, now=100.0)
+    pool.enqueue(wish("c", key="k"))  # the same request again: answered once its device is back
+    assert pool.pump(now=100.0) == []
+    pool.device_booting("browser-0")
+    pool.device_ready("browser-0", CAPABLE)
+    (grant,) = pool.pump(now=100.0)
+    assert grant.leases == (leases[0],)
 
 
 def test_an_impossible_transition_is_a_bug_and_raises() -> None:
@@ -219,8 +239,10 @@ class LeaseMachine(RuleBasedStateMachine):
         slot = self.pool.slots[data.draw(st.sampled_from(sorted(self.pool.slots)))]
         if slot.state in (DeviceState.DEAD, DeviceState.QUARANTINED):
             self.pool.device_booting(slot.id)
-        if slot.state in (DeviceState.BOOTING, DeviceState.RESETTING):
+        if slot.state is DeviceState.BOOTING:
             self.pool.device_ready(slot.id, CAPABLE)
+        elif slot.state is DeviceState.RESETTING:
+            self.pool.device_clean(slot.id)
         self.acknowledge(self.pool.pump(self.now))
 
     @rule(data=st.data())

@@ -61,9 +61,12 @@ async def client(farm: Running) -> AsyncIterator[FarmClient]:
 
 @pytest.fixture
 async def http(farm: Running) -> AsyncIterator[httpx.AsyncClient]:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with httpx.AsyncClient(base_url=farm.endpoint.url, headers=headers) as http:
+    async with known_to(farm) as http:
         yield http
+
+
+def known_to(farm: Running) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=farm.endpoint.url, headers={"Authorization": f"Bearer {TOKEN}"})
 
 
 async def lease_of(http: httpx.AsyncClient, **wish: object) -> wire.LeaseInfo:
@@ -449,6 +452,16 @@ async def test_kill_9_keeps_leases_and_tokens(process: Farm) -> None:
         heir = await client.lease("canvas")
         assert heir.id == device.id
         assert heir.token > device.token
+
+
+async def test_a_farm_that_comes_back_smaller_says_which_device_is_gone(tmp_path: Path) -> None:
+    async with running(config(tmp_path, count=2), DRIVERS) as farm, known_to(farm) as http:
+        first, second = await lease_of(http), await lease_of(http)
+    async with running(config(tmp_path, count=1), DRIVERS) as farm, known_to(farm) as http:
+        late = await step(http, second, "k")
+        assert (late.status_code, late.json()["code"]) == (410, "removed")
+        assert (await step(http, first, "k")).json()["code"] == "restarted"
+        assert farm.service._host.seats["canvas-0"].fence == first.token  # the host remembers, too
 
 
 async def test_many_kills_lose_no_acknowledged_lease_and_no_token_falls(process: Farm) -> None:

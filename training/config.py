@@ -46,7 +46,7 @@ class UpdateConfig(_Config):
     learning_rate: Rate = 3e-4
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     micro_batch: Positive = 32  # trajectories per forward pass
-    max_staleness: Positive = 2  # policy versions between sampling and training
+    max_staleness: Positive = 4  # policy versions between sampling and training
 
 
 class TrainConfig(_Config):

@@ -1,6 +1,6 @@
 """Rollouts: every device runs episodes of its own, rollout by rollout, and nobody waits for anybody.
 
-A slot takes the next member of the oldest open group, or opens a group while few enough wait for the trainer:
+A slot takes what is missing of an open group, or opens one while few enough wait for the trainer:
 that bound is what bounds staleness. Finished trajectories are committed to the store, many at once, before
 the replay sees them. A fault ends an episode as data; its device is given back and another one leased.
 """
@@ -27,6 +27,9 @@ from training.replay import Replay
 _SPEC = ObserveSpec(frame="png")  # lossless: at this size PNG costs no more than JPEG
 _LEASE_TTL_S = 30.0
 _RETRY_PAUSE_S = 1.0
+
+
+Job = tuple[str, str, int, int]  # group, task, seed, index in the group
 
 
 @dataclass
@@ -73,7 +76,9 @@ class Rollouts:
         self._rng = rng
         self._on_trajectory = on_trajectory
         # After a resume, the open groups' missing members come first.
-        self._jobs: deque[tuple[str, str, int, int]] = deque(replay.missing())
+        self._waiting = deque(
+            list(members) for _, members in itertools.groupby(replay.missing(), key=lambda job: job[0])
+        )
         self._seeds = itertools.count(config.seed + replay.opened)
         self._room = asyncio.Event()
         self._finished: asyncio.Queue[Trajectory] = asyncio.Queue()
@@ -96,12 +101,12 @@ class Rollouts:
         async with AsyncExitStack() as held:
             device = await self._lease(held, slot)
             while True:
-                job = await self._next_job()
-                trajectory = await self._episode(device, *job)
-                if trajectory.fault is not None and trajectory.fault.origin in ("device", "farm"):
-                    await held.aclose()
-                    device = await self._lease(held, slot)
-                await self._finished.put(trajectory)
+                for job in await self._next_group():
+                    trajectory = await self._episode(device, *job)
+                    if trajectory.fault is not None and trajectory.fault.origin in ("device", "farm"):
+                        await held.aclose()
+                        device = await self._lease(held, slot)
+                    await self._finished.put(trajectory)
 
     async def _lease(self, held: AsyncExitStack, slot: int) -> LeasedDevice:
         """A device of our own; keeps trying while the farm replaces broken ones or restarts."""
@@ -117,16 +122,16 @@ class Rollouts:
                 self.stats.faults[error.fault.code] += 1
                 await asyncio.sleep(_RETRY_PAUSE_S)
 
-    async def _next_job(self) -> tuple[str, str, int, int]:
-        while not self._jobs:
+    async def _next_group(self) -> list[Job]:
+        """The members of one group, for one device: setting a page up again is far cheaper than loading it."""
+        while not self._waiting:
             if self._replay.pending < self._max_pending:
                 task, seed = self._curriculum.next(self._rng), next(self._seeds)
                 group = self._replay.open_group(task, seed, self._config.group_size)
-                self._jobs.extend((group, task, seed, index) for index in range(self._config.group_size))
-            else:
-                self._room.clear()
-                await self._room.wait()
-        return self._jobs.popleft()
+                return [(group, task, seed, index) for index in range(self._config.group_size)]
+            self._room.clear()
+            await self._room.wait()
+        return self._waiting.popleft()
 
     async def _episode(
         self, device: LeasedDevice, group: str, task: str, seed: int, index: int

@@ -123,7 +123,7 @@ class _Session:
             self._replay,
             self._curriculum,
             self._config.rollout,
-            max_pending_groups=limits.groups * limits.max_staleness,
+            max_pending_groups=self._config.rollout.devices + limits.groups,
             rng=self._rng,
             on_trajectory=self._metrics.episode,
         )

@@ -1,4 +1,4 @@
-"""Our devices doing the peers' steps: click, reward, utterance, screenshot decoded to RGB, the DOM if asked."""
+"""Our devices doing the steps of the peers: click, reward, utterance, RGB screenshot, the DOM if asked."""
 
 import asyncio
 import io

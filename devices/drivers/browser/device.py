@@ -111,10 +111,12 @@ class BrowserDevice:
         async with _deadline("reset", _VERB_DEADLINE_S):
             url = sites.resolve(baseline.url)
             set_up, self._set_up = self._set_up, ("", "")  # a reset that fails leaves no page to trust
-            self._held = Held()
             self._page.note = None
             if set_up != (url, self._page.document) or not sites.is_site(baseline.url):
                 await self._load(url)
+            elif self._held.buttons:
+                await self._page.send(commands(MouseUp(x=0, y=0), self._held))
+            self._held = Held()
             await self._page.send([("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 0, "y": 0})])
             if baseline.script is not None:
                 await self._page.run(f"(SEED => {{{baseline.script}\n}})({int(seed)})")
@@ -167,7 +169,8 @@ class BrowserDevice:
         return await Page.open(self._connection, self._width, self._height, begin_frame=self._begin_frame)
 
     async def _load(self, url: str) -> None:
-        kept = {"file"} if url.startswith("file:") else set()  # pages of packages have no secrets to keep
+        # Pages of packages have no secrets, and a blank page has nowhere to keep one.
+        kept = {"file", "about"} if url.startswith("file:") else set()
         if not self._page.schemes <= kept:
             await self._page.close()  # first: a second page in a begin-frame browser hangs it
             self._page = await self._open_page()

@@ -82,6 +82,7 @@ def _mouse(kind: str, x: int, y: int, held: Held, button: Button | None = None, 
     """One mouse event; `held` is what is pressed once it has happened."""
     event: dict[str, Any] = {"type": kind, "x": x, "y": y}
     event |= {"modifiers": held.modifiers, "buttons": held.buttons}
+    button = button or next((name for name, bit in BUTTON_BITS.items() if bit & held.buttons), None)
     if button is not None:
         event |= {"button": button, "clickCount": count}
     return "Input.dispatchMouseEvent", event
@@ -103,7 +104,7 @@ def _drag(action: Drag, held: Held) -> list[Command]:
     (x, y), *rest = action.path
     down = held._replace(buttons=held.buttons | BUTTON_BITS[action.button])
     events = [_mouse("mouseMoved", x, y, held), _mouse("mousePressed", x, y, down, action.button, 1)]
-    events += [_mouse("mouseMoved", px, py, down, action.button) for px, py in rest]
+    events += [_mouse("mouseMoved", px, py, down) for px, py in rest]
     return [*events, _mouse("mouseReleased", *rest[-1], held, action.button, 1)]
 
 

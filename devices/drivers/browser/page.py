@@ -25,6 +25,10 @@ _MAX_RESTLESS_FRAMES = 8
 _MAX_IN_FLIGHT = 64  # input events; a page draws nothing before it has handled those it got
 _LOAD_CAP_S = 10.0
 _POPUP_S = 2.0
+_DRAG_EVENTS = {
+    "mouseMoved": ("dragEnter", "dragOver"),
+    "mouseReleased": ("dragEnter", "dragOver", "drop"),
+}
 _POPUPS = files(__package__).joinpath("popups.js").read_text()
 
 
@@ -42,6 +46,7 @@ class Page:
         self._frame = target  # a page's main frame has the page's id
         self._session = session
         self._begin_frame = begin_frame
+        self._dragged: Json | None = None
         self._loaded = asyncio.Event()
         self._loaded.set()
         self._drawing: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
@@ -63,6 +68,7 @@ class Page:
             ("Runtime.enable", {}),  # without it the next runs only in pages that have scripts of their own
             ("Page.addScriptToEvaluateOnNewDocument", {"source": _POPUPS, "worldName": "guiagent"}),
             ("Inspector.enable", {}),
+            ("Input.setInterceptDrags", {"enabled": True}),
             ("Fetch.enable", {"patterns": [{"urlPattern": "file://*", "resourceType": "Document"}]}),
             ("Emulation.setFocusEmulationEnabled", {"enabled": True}),
         ]
@@ -74,9 +80,7 @@ class Page:
             connection.post("Browser.setDownloadBehavior", deny),
             *(page._post(method, params) for method, params in setup),
         )
-        await (
-            page.tick()
-        )  # of pages that had drawn nothing before they were navigated, one in a hundred never drew
+        await page.tick()  # without it one page in a hundred never drew anything
         return page
 
     async def close(self) -> None:
@@ -138,8 +142,18 @@ class Page:
     async def send(self, inputs: Sequence[Command]) -> None:
         """Send input events and return once the page has handled them all."""
         for first in range(0, len(inputs), _MAX_IN_FLIGHT):
-            for sent in [self._post(*command) for command in inputs[first : first + _MAX_IN_FLIGHT]]:
+            for sent in [self._input(*command) for command in inputs[first : first + _MAX_IN_FLIGHT]]:
                 await self._ticking(sent)
+
+    def _input(self, method: str, event: Json) -> asyncio.Future[Json]:
+        """While something is dragged along, the mouse moves and lets go of that."""
+        kinds = _DRAG_EVENTS.get(event.get("type", ""))
+        if self._dragged is None or kinds is None:
+            return self._post(method, event)
+        drag = {"x": event["x"], "y": event["y"], "data": self._dragged}
+        if "drop" in kinds:
+            self._dragged = None
+        return [self._post("Input.dispatchDragEvent", drag | {"type": kind}) for kind in kinds][-1]
 
     async def pause(self, ms: int) -> None:
         await self._ticking(asyncio.sleep(ms / 1000))
@@ -228,6 +242,8 @@ class Page:
                 self._dismiss(event)
             case "Fetch.requestPaused":
                 self._admit(event)
+            case "Input.dragIntercepted":
+                self._dragged = event["data"]
             case "Inspector.targetCrashed":
                 fault = Fault("device", "crashed", "the page's process crashed", retryable=True)
                 self._connection.fail(fault)
@@ -236,7 +252,6 @@ class Page:
         """A device is one page: what a click would open in a new window opens in place of the old one."""
         url: str = event["url"]
         if event["userGesture"] and url.startswith(("http://", "https://")):
-            self._loaded.clear()
             self._post("Page.navigate", {"url": url})
 
     def _dismiss(self, event: Json) -> None:

@@ -1,0 +1,141 @@
+"""What the tests of the browser driver share: a started browser, pages to act on, and what they say."""
+
+import contextlib
+import io
+import threading
+from collections.abc import AsyncIterator, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from PIL import Image
+
+from devices.drivers import browser
+from guiagent.actions import Action
+from guiagent.errors import InfrastructureError
+from guiagent.protocols import Device
+from guiagent.types import Baseline, Observation, ObserveSpec
+
+WIDTH, HEIGHT = 320, 240
+PNG = ObserveSpec(frame="png")
+BLIND = ObserveSpec(frame="none")
+PAGE = ObserveSpec(frame="none", page=True)
+RECORDER = """
+<body style="margin:0; height:2000px">
+<input id=field style="position:absolute; left:10px; top:10px; width:200px; height:30px">
+<script>
+  log = [];
+  for (const type of ['mousedown', 'mouseup', 'mousemove', 'click', 'dblclick', 'contextmenu', 'auxclick'])
+    addEventListener(type, e => log.push({type, x: e.clientX, y: e.clientY, detail: e.detail,
+      button: e.button, buttons: e.buttons, shift: e.shiftKey, control: e.ctrlKey, alt: e.altKey}));
+  for (const type of ['keydown', 'keyup'])
+    addEventListener(type, e => log.push({type, key: e.key, code: e.code}));
+</script>
+"""
+REPAINTING = """
+<body style="margin:0; height:100vh; background:rgb(0,0,9)"><script>
+  clicks = 0;
+  addEventListener('mousedown', () => {
+    clicks++;
+    document.body.style.background = `rgb(${clicks % 250},${Math.floor(clicks / 250)},9)`;
+  });
+</script>
+"""
+
+
+@contextlib.asynccontextmanager
+async def running(
+    width: int = WIDTH, height: int = HEIGHT, **options: Any
+) -> AsyncIterator[browser.BrowserDevice]:
+    """A browser, closed on leaving; where there is none, the test is skipped."""
+    try:
+        started = await browser.start(width, height, **options)
+    except InfrastructureError as missing:
+        pytest.skip(str(missing))
+    try:
+        yield started
+    finally:
+        await started.close()
+
+
+WEB = {
+    "/link": "<title>one</title><body style='margin:0'><a href=/two><img width=200 height=200></a>",
+    "/two": "<title>two</title><a href=/link>back</a>",
+    "/new-window": "<title>one</title><body style='margin:0'>"
+    "<a href=/two target=_blank><img width=200 height=200></a>",
+    "/remember": "<script>document.cookie = 'secret=1; max-age=999'; localStorage.secret = 1;"
+    "sessionStorage.secret = 1; window.name = 'secret'</script>",
+    "/count": "<script src=/counted.js></script>",
+    "/slow": "<title>slow</title>half a page<img src=/never>",
+}
+
+
+class Site(BaseHTTPRequestHandler):
+    """A few pages over HTTP. `/never` accepts the request and never answers it."""
+
+    protocol_version = "HTTP/1.1"
+    loads = 0
+    over = threading.Event()
+
+    def do_GET(self) -> None:
+        if self.path == "/never":
+            self.over.wait(30)
+            self.close_connection = True
+            return
+        body, kind = WEB.get(self.path, ""), "text/html"
+        if self.path == "/counted.js":
+            Site.loads += 1
+            body, kind = f"loads = {Site.loads}", "text/javascript"
+        self.send_response(204 if self.path == "/nothing" else 200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "max-age=999")
+        if self.path == "/download":
+            self.send_header("Content-Disposition", "attachment; filename=it.bin")
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[str]:
+    """The address of a server of those pages."""
+    Site.over.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    Site.over.set()
+    server.shutdown()
+
+
+def document(html: str) -> Baseline:
+    return Baseline("data:text/html," + quote(html))
+
+
+def asking(**probes: str) -> ObserveSpec:
+    return ObserveSpec(frame="none", probes=probes)
+
+
+async def ask(device: Device, expression: str) -> Any:
+    return (await device.observe(asking(value=expression))).probes["value"]
+
+
+async def act(device: Device, *actions: Action, spec: ObserveSpec = PAGE) -> Observation:
+    return await device.act(actions, spec)
+
+
+async def recorded(device: Device, *actions: Action) -> list[dict[str, Any]]:
+    """What a page that was just loaded hears of the actions."""
+    await device.reset(0, document(RECORDER), BLIND)
+    await ask(device, "log.splice(0)")
+    observation = await device.act(actions, asking(log="log"))
+    assert observation.action_error is None
+    return list(observation.probes["log"])
+
+
+def image(observation: Observation) -> Image.Image:
+    return Image.open(io.BytesIO(observation.frame)).convert("RGB")
