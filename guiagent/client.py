@@ -23,15 +23,8 @@ from guiagent.connection import Answer, Connections
 from guiagent.errors import Fault, FaultError, InfrastructureError, LeaseError, UsageError
 from guiagent.types import Baseline, Capabilities, Health, Observation, ObserveSpec
 
-_PAUSES_S = (
-    0.0,
-    0.1,
-    0.2,
-    0.4,
-    0.8,
-    1.6,
-    3.2,
-)  # before each further attempt; a pool restarts well within them
+# Before each further attempt; a pool that restarts is back well within them.
+_PAUSES_S = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _MARGIN_S = 10.0  # on top of what the pool was given
 _CONTROL_S = 10.0
 _RESET_S = 60.0

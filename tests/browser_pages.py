@@ -64,6 +64,8 @@ WEB = {
     "/two": "<title>two</title><a href=/link>back</a>",
     "/new-window": "<title>one</title><body style='margin:0'>"
     "<a href=/two target=_blank><img width=200 height=200></a>",
+    "/form": "<title>one</title><body style='margin:0'><form action=/two>"
+    "<input type=submit style='width:200px; height:200px'></form>",
     "/remember": "<script>document.cookie = 'secret=1; max-age=999'; localStorage.secret = 1;"
     "sessionStorage.secret = 1; window.name = 'secret'</script>",
     "/count": "<script src=/counted.js></script>",
@@ -83,7 +85,7 @@ class Site(BaseHTTPRequestHandler):
             self.over.wait(30)
             self.close_connection = True
             return
-        body, kind = WEB.get(self.path, ""), "text/html"
+        body, kind = WEB.get(self.path.partition("?")[0], ""), "text/html"
         if self.path == "/counted.js":
             Site.loads += 1
             body, kind = f"loads = {Site.loads}", "text/javascript"

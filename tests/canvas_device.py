@@ -92,13 +92,15 @@ async def start(width: int, height: int) -> CanvasDevice:
 
 
 DRIVERS = {"canvas": Driver(start)}
+TOKEN = "a-token-for-the-tests"
+
+
+def farm_of(count: int, folder: Path, port: int = 0) -> PoolConfig:
+    canvas = DeviceConfig(kind="canvas", count=count, width=160, height=120)
+    return PoolConfig(state_dir=folder, port=port, token=TOKEN, devices=[canvas])
+
 
 if __name__ == "__main__":
-    folder, port, token, count = sys.argv[1:]
-    config = PoolConfig(
-        state_dir=Path(folder),
-        port=int(port),
-        token=token,
-        devices=[DeviceConfig(kind="canvas", count=int(count), width=160, height=120)],
-    )
+    folder, port, count = sys.argv[1:]
+    config = farm_of(int(count), Path(folder), int(port))
     serve(config, lambda endpoint: print(endpoint.url, flush=True), DRIVERS)

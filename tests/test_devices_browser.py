@@ -364,8 +364,9 @@ async def test_the_other_modes_work_alike(width: int, height: int, executable: s
         assert await ask(device, "field.value + getSelection().toString()") == "héhé"
         await device.reset(0, document("<script>onclick = () => alert('hey')</script>"), PNG)
         assert "hey" in ((await act(device, Click(x=9, y=9))).action_error or "")
-        await device.reset(0, Baseline(f"{site}/new-window"), PNG)
-        assert (await act(device, Click(x=50, y=50))).title == "two"
+        for path in ("/link", "/new-window", "/form"):
+            await device.reset(0, Baseline(site + path), PNG)
+            assert (await act(device, Click(x=50, y=50))).title == "two"
         assert (await device.health()).ok
     assert members(device.pid) == []
 

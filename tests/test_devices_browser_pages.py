@@ -41,6 +41,11 @@ async def test_links_back_and_forward(device: Device, site: str) -> None:
     assert at_start.action_error == "there is no page to go back to"
 
 
+async def test_a_form_that_is_sent_shows_what_comes_back(device: Device, site: str) -> None:
+    await device.reset(0, Baseline(f"{site}/form"), PNG)
+    assert (await act(device, Click(x=50, y=50))).title == "two"
+
+
 async def test_what_opens_in_a_new_window_opens_here(device: Device, site: str) -> None:
     await device.reset(0, Baseline(f"{site}/new-window"), PNG)
     assert (await act(device, Click(x=50, y=50))).title == "two"
@@ -128,7 +133,7 @@ async def test_a_baseline_sees_nothing_of_the_one_before(device: Device, site: s
     secrets = asking(value="[document.cookie, localStorage.secret, sessionStorage.secret, window.name]")
     observation = await device.reset(0, Baseline(f"{site}/remember"), secrets)
     assert observation.probes["value"] == ["secret=1", "1", "1", "secret"]
-    for baseline in (Baseline(f"{site}/two"), Baseline(f"{site}/remember?")):
+    for baseline in (Baseline(f"{site}/two"), Baseline(f"{site}/empty")):
         observation = await device.reset(0, baseline, secrets)
         assert observation.probes["value"] == ["", None, None, ""]
     first = (await device.reset(0, Baseline(f"{site}/count"), asking(loads="loads"))).probes["loads"]

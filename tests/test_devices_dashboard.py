@@ -9,16 +9,14 @@ import pytest
 import websockets
 from playwright.async_api import ConsoleMessage, Page, async_playwright, expect
 
-from devices.config import DeviceConfig, PoolConfig
 from devices.server import Running, running
 from guiagent.actions import Click, Open
 from guiagent.client import FarmClient
 from guiagent.errors import FaultError
 from guiagent.types import Baseline, ObserveSpec
 from guiagent.wire import LIVE, LIVE_PROTOCOL
-from tests.canvas_device import DRIVERS
+from tests.canvas_device import DRIVERS, TOKEN, farm_of
 
-TOKEN = "a-token-for-the-tests"
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 # True once the canvas of a device shows anything but one flat colour.
 DRAWN = """id => {
@@ -31,9 +29,7 @@ DRAWN = """id => {
 
 @pytest.fixture
 async def farm(tmp_path: Path) -> AsyncIterator[Running]:
-    canvas = DeviceConfig(kind="canvas", count=3, width=160, height=120)
-    config = PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=[canvas])
-    async with running(config, DRIVERS) as farm:
+    async with running(farm_of(3, tmp_path), DRIVERS) as farm:
         yield farm
 
 

@@ -2,25 +2,17 @@
 
 import asyncio
 import contextlib
-import json
-import os
 import re
-import signal
 import socket
-import sqlite3
-import subprocess
-import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
 import msgspec
-import psutil
 import pytest
 
-from devices.config import DeviceConfig, PoolConfig
+from devices.config import DeviceConfig
 from devices.drivers import Driver
 from devices.host import DeviceHost
 from devices.pool import Lease
@@ -31,24 +23,17 @@ from guiagent.client import FarmClient
 from guiagent.errors import Fault, FaultError, InfrastructureError, LeaseError, UsageError
 from guiagent.protocols import Device
 from guiagent.types import Baseline, Observation, ObserveSpec
-from tests.canvas_device import DRIVERS, CanvasDevice
+from tests.canvas_device import DRIVERS, TOKEN, CanvasDevice, farm_of
 
-TOKEN = "a-token-for-the-tests"
 COUNT = ObserveSpec(frame="none", probes={"clicks": "how many"})
 CRASH = Open(target="canvas:crash")
 HOLD = Open(target="canvas:hold")
-SCRIPT = Path(__file__).parent / "canvas_device.py"
-
-
-def config(folder: Path, count: int = 2, port: int = 0) -> PoolConfig:
-    canvas = DeviceConfig(kind="canvas", count=count, width=160, height=120)
-    return PoolConfig(state_dir=folder, port=port, token=TOKEN, devices=[canvas])
 
 
 @pytest.fixture
 async def farm(tmp_path: Path) -> AsyncIterator[Running]:
     CanvasDevice.let_go = asyncio.Event()
-    async with running(config(tmp_path), DRIVERS) as farm:
+    async with running(farm_of(2, tmp_path), DRIVERS) as farm:
         yield farm
         CanvasDevice.let_go.set()
 
@@ -341,7 +326,7 @@ async def test_an_idle_device_that_died_is_found_and_replaced(tmp_path: Path) ->
         made.append(CanvasDevice(width, height))
         return made[-1]
 
-    async with running(config(tmp_path, count=1), {"canvas": Driver(start)}) as farm:
+    async with running(farm_of(1, tmp_path), {"canvas": Driver(start)}) as farm:
         await farm.service.settled()
         await made[0].close()
         await until(lambda: farm.service.info().devices[0].generation == 2)
@@ -353,13 +338,13 @@ async def test_a_machine_that_cannot_run_the_devices_says_so_once(tmp_path: Path
         raise InfrastructureError("no canvas here; apt-get install canvas")
 
     with pytest.raises(InfrastructureError, match=r"^no canvas here; apt-get install canvas$"):
-        async with running(config(tmp_path), {"canvas": Driver(start)}) as farm:
+        async with running(farm_of(2, tmp_path), {"canvas": Driver(start)}) as farm:
             await asyncio.wait((farm.work,), timeout=10)
 
 
 async def test_a_kind_without_a_driver_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no driver for 'canvas' devices; this host runs: browser"):
-        async with running(config(tmp_path)):
+        async with running(farm_of(2, tmp_path)):
             pass
 
 
@@ -393,178 +378,10 @@ def test_a_busy_port_is_one_line_with_the_way_out(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InfrastructureError, match=rf"port {port}: address already in use; .*--port"):
-            serve(config(tmp_path, port=port), drivers=DRIVERS)
+            serve(farm_of(2, tmp_path, port), drivers=DRIVERS)
 
 
 async def test_two_pools_cannot_share_a_state_directory(farm: Running, tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match="another pool is using"):
-        async with running(config(tmp_path), DRIVERS):
+        async with running(farm_of(2, tmp_path), DRIVERS):
             pass
-
-
-class Farm:
-    """A pool in a process of its own, which can be killed."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.folder = folder
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, SCRIPT, self.folder, str(self.port), TOKEN, "2"]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={"PYTHONPATH": "."})
-        give_up = time.monotonic() + 30
-        while not (self.folder / "endpoint.json").exists():
-            assert self.process.poll() is None and time.monotonic() < give_up
-            time.sleep(0.02)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        (self.folder / "endpoint.json").unlink()  # so that `start` can wait for the next one
-
-
-@pytest.fixture
-def process(tmp_path: Path) -> Iterator[Farm]:
-    farm = Farm(tmp_path / "state")
-    yield farm
-    farm.process.terminate()
-    assert farm.process.wait(20) == 0
-
-
-async def test_kill_9_keeps_leases_and_tokens(process: Farm) -> None:
-    async with FarmClient(process.url, TOKEN) as client:
-        device = await client.lease("canvas", ttl=30.0, grants=("exec",))
-        await device.act([Click(x=1, y=1)], COUNT)
-        process.kill()
-        stepping = asyncio.create_task(device.act([Click(x=1, y=1)], COUNT))  # finds nobody, and tries again
-        await asyncio.to_thread(process.start)
-        with pytest.raises(FaultError) as lost:  # the screen it knew is gone: no click on a blank one
-            await stepping
-        assert (lost.value.fault.code, lost.value.fault.retryable) == ("restarted", True)
-        assert (await device.reset(0, Baseline(), COUNT)).probes == {"clicks": 0}
-        assert (await device.act([Click(x=1, y=1)], COUNT)).probes == {"clicks": 1}
-        other = await client.lease("canvas", grants=("exec",))
-        assert other.id != device.id
-        await device.close()
-        heir = await client.lease("canvas")
-        assert heir.id == device.id
-        assert heir.token > device.token
-
-
-async def test_a_farm_that_comes_back_smaller_says_which_device_is_gone(tmp_path: Path) -> None:
-    async with running(config(tmp_path, count=2), DRIVERS) as farm, known_to(farm) as http:
-        first, second = await lease_of(http), await lease_of(http)
-    async with running(config(tmp_path, count=1), DRIVERS) as farm, known_to(farm) as http:
-        late = await step(http, second, "k")
-        assert (late.status_code, late.json()["code"]) == (410, "removed")
-        assert (await step(http, first, "k")).json()["code"] == "restarted"
-        assert farm.service._host.seats["canvas-0"].fence == first.token  # the host remembers, too
-
-
-async def test_many_kills_lose_no_acknowledged_lease_and_no_token_falls(process: Farm) -> None:
-    tokens: dict[str, int] = {}
-
-    def kill_and_restart(after: float) -> None:
-        time.sleep(after)
-        process.kill()
-        process.start()
-
-    async with FarmClient(process.url, TOKEN) as client:
-        for after in (0.02, 0.05, 0.1, 0.15):  # the pool dies in the midst of grants and releases
-            kept = await client.lease("canvas", ttl=30.0)
-            chaos = asyncio.create_task(asyncio.to_thread(kill_and_restart, after))
-            while not chaos.done():
-                # A release that is cut off leaves its lease to run out.
-                async with client.lease("canvas", ttl=0.5) as passing:
-                    assert passing.id != kept.id
-                    assert passing.token > tokens.get(passing.id, 0), "a token fell, or came twice"
-                    tokens[passing.id] = passing.token
-            await chaos
-            assert (await kept.health()).ok, "an acknowledged lease was lost"
-            await kept.close()
-    process.process.terminate()
-    assert process.process.wait(20) == 0
-    with contextlib.closing(sqlite3.connect(process.folder / "pool.sqlite")) as db:
-        for (device,) in db.execute("SELECT id FROM devices").fetchall():
-            log = "SELECT event, token FROM lease_events WHERE device = ? ORDER BY number"
-            events = db.execute(log, (device,)).fetchall()
-            granted = [token for event, token in events if event == "granted"]
-            assert granted == sorted(set(granted))
-            holder = None
-            for event, token in events:  # grants and ends alternate: no two holders at a time
-                assert (holder is None) == (event == "granted"), events
-                holder = token if event == "granted" else None
-
-
-def test_the_way_in_is_private_and_gone_after_a_stop(tmp_path: Path) -> None:
-    farm = Farm(tmp_path / "state")
-    path = farm.folder / "endpoint.json"
-    assert path.stat().st_mode & 0o077 == 0
-    assert json.loads(path.read_bytes()) == {"url": farm.url, "token": TOKEN, "pid": farm.process.pid}
-    farm.process.send_signal(signal.SIGINT)
-    assert farm.process.wait(20) == 0
-    assert not path.exists()
-
-
-# -- real browsers -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def browsers(tmp_path: Path) -> AsyncIterator[Running]:
-    devices = [DeviceConfig(kind="browser", count=2, width=320, height=240)]
-    async with running(PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=devices)) as farm:
-        yield farm
-
-
-def browser_pids() -> set[int]:
-    children = psutil.Process().children(recursive=True)
-    return {one.pid for one in children if one.is_running() and one.status() != psutil.STATUS_ZOMBIE}
-
-
-@pytest.mark.browser
-async def test_a_killed_browser_is_a_fault_and_is_replaced(browsers: Running) -> None:
-    script = "document.body.innerHTML = '<h1>' + SEED + '</h1>'"
-    text = ObserveSpec(probes={"text": "document.body.innerText"})
-    async with FarmClient(browsers.endpoint.url, TOKEN) as client:
-        device = await client.lease("browser", grants=("exec",))
-        shown = await device.reset(42, Baseline(script=script), text)
-        assert shown.probes == {"text": "42"}
-        assert shown.frame.startswith(b"\xff\xd8")
-        for pid in browser_pids():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        with pytest.raises(FaultError) as killed:
-            await device.observe(text)
-        assert killed.value.fault.origin == "device"
-        assert killed.value.fault.retryable
-        await until(lambda: [one.generation for one in browsers.service.info().devices] == [2, 2])
-        for heir in await client.lease_group("browser", 2, grants=("exec",)):  # the idle one died as well
-            assert (await heir.reset(7, Baseline(script=script), text)).probes == {"text": "7"}
-
-
-@pytest.mark.browser
-async def test_nothing_of_a_holder_is_left_for_the_next(browsers: Running) -> None:
-    write = Baseline(
-        "miniwob:click-test", "localStorage.setItem('canary', '1'); document.cookie = 'canary=1'"
-    )
-    canary = ObserveSpec(probes={"canary": "localStorage.getItem('canary')", "cookie": "document.cookie"})
-    async with FarmClient(browsers.endpoint.url, TOKEN) as client:
-        for device in await client.lease_group("browser", 2, grants=("exec",)):
-            await device.reset(0, write, canary)
-            await device.close()
-        for device in await client.lease_group("browser", 2, grants=("exec",)):
-            seen = await device.reset(0, Baseline("miniwob:click-test"), canary)
-            assert seen.probes == {"canary": None, "cookie": ""}
-
-
-@pytest.mark.browser
-async def test_no_browser_outlives_its_farm(tmp_path: Path) -> None:
-    before = browser_pids()
-    devices = [DeviceConfig(kind="browser", count=2, width=320, height=240)]
-    async with running(PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=devices)) as farm:
-        await farm.service.settled()
-        assert len(browser_pids() - before) >= 2
-    assert browser_pids() - before == set()

@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 import guiagent
-from devices.config import DeviceConfig, PoolConfig
 from devices.server import running
 from guiagent import (
     Click,
@@ -26,17 +25,15 @@ from guiagent.client import FarmClient
 from guiagent.connection import BadAnswer, Connections
 from guiagent.protocols import Device
 from guiagent.wire import Endpoint
-from tests.canvas_device import DRIVERS
+from tests.canvas_device import DRIVERS, TOKEN, farm_of
 
-TOKEN = "a-token-for-the-tests"
 COUNT = ObserveSpec(frame="none", probes={"clicks": "how many"})
 
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     """A pool on a thread of its own, so that the blocking client has somebody to wait for."""
-    canvas = DeviceConfig(kind="canvas", count=2, width=160, height=120)
-    config = PoolConfig(state_dir=tmp_path_factory.mktemp("pool"), port=0, token=TOKEN, devices=[canvas])
+    config = farm_of(2, tmp_path_factory.mktemp("pool"))
     up: Future[tuple[Endpoint, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def main() -> None:
@@ -237,7 +234,7 @@ def test_a_running_pool_is_found_by_its_endpoint(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("GUIAGENT_HOME", str(tmp_path))
     script = Path(__file__).parent / "canvas_device.py"
     child = subprocess.Popen(
-        [sys.executable, script, tmp_path, "0", TOKEN, "1"], stdout=subprocess.PIPE, env={"PYTHONPATH": "."}
+        [sys.executable, script, tmp_path, "0", "1"], stdout=subprocess.PIPE, env={"PYTHONPATH": "."}
     )
     assert child.stdout is not None
     try:

@@ -7,12 +7,13 @@ acknowledged*, then take the picture.
 
 import asyncio
 import base64
+import contextlib
 from collections.abc import Awaitable, Sequence
 from importlib.resources import files
 from typing import Any, TypeVar
 
 from devices.drivers.browser import sites
-from devices.drivers.browser.cdp import Connection, Json
+from devices.drivers.browser.cdp import Connection, Json, ProtocolError
 from devices.drivers.browser.input import Command
 from devices.drivers.browser.keys import key_event
 from guiagent.errors import Fault, FaultError
@@ -25,6 +26,7 @@ _MAX_RESTLESS_FRAMES = 8
 _MAX_IN_FLIGHT = 64  # input events; a page draws nothing before it has handled those it got
 _LOAD_CAP_S = 10.0
 _POPUP_S = 2.0
+_PICTURE_S = 2.0  # the browser forgets one it was asked for while a document made way for another
 _DRAG_EVENTS = {
     "mouseMoved": ("dragEnter", "dragOver"),
     "mouseReleased": ("dragEnter", "dragOver", "drop"),
@@ -178,8 +180,11 @@ class Page:
         wanted: Json = {"format": encoding, "optimizeForSpeed": True}
         if encoding == "jpeg":
             wanted["quality"] = quality
-        if not self._begin_frame:
-            return base64.b64decode((await self._post("Page.captureScreenshot", wanted))["data"])
+        while not self._begin_frame:
+            asked = self._post("Page.captureScreenshot", wanted)
+            await asyncio.wait((asked,), timeout=_PICTURE_S)
+            if asked.done():
+                return base64.b64decode(asked.result()["data"])
         for _ in range(_MAX_RESTLESS_FRAMES):
             if data := (await self._draw(screenshot=wanted)).get("screenshotData"):
                 return base64.b64decode(data)
@@ -187,6 +192,9 @@ class Page:
         raise FaultError(Fault("device", "no_frame", "the browser drew no frame", retryable=True))
 
     async def _rest(self) -> None:
+        if not self._begin_frame:
+            with contextlib.suppress(ProtocolError):  # it is leaving already
+                await self.probe("0")  # a turn for what the input has set off in the page
         for _ in range(_MAX_RESTLESS_FRAMES):
             if not await self.tick():
                 return
@@ -229,6 +237,9 @@ class Page:
         match method:
             case "Page.frameStartedLoading" if event["frameId"] == self._frame:
                 self._loaded.clear()
+            case "Page.frameRequestedNavigation" if event["frameId"] == self._frame:
+                if event["disposition"] == "currentTab":
+                    self._loaded.clear()
             case "Page.frameStoppedLoading" if event["frameId"] == self._frame:
                 self._loaded.set()
             case "Page.frameNavigated":
