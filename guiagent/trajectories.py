@@ -91,11 +91,12 @@ class TrajectoryStore:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the files and the lock. Frames that no commit has written are dropped."""
-        for descriptor in (self._file, self._lock_file):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._file = self._lock_file = -1
+        """Lets go of the files and the lock, after a commit under way. Frames that none has written are dropped."""
+        with self._writing:
+            for descriptor in (self._file, self._lock_file):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._file = self._lock_file = -1
 
     def __len__(self) -> int:
         return len(self._trajectories)

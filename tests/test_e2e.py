@@ -26,8 +26,6 @@ def committed(run: Path) -> list[str]:
         return store.ids
 
 
-
-
 def test_killed_training_goes_on_and_loses_no_committed_trajectory(tmp_path: Path) -> None:
     run = tmp_path / "run"
     arguments = ["train", "--recipe", "arpo-demo", "--run", str(run), *SMALL]
@@ -61,7 +59,18 @@ def test_killed_training_goes_on_and_loses_no_committed_trajectory(tmp_path: Pat
 def test_demo_reports_before_and_after(tmp_path: Path) -> None:
     run = tmp_path / "demo"
     done = guiagent(
-        "demo", "--run", str(run), "--port", "0", "--episodes", "1", *SMALL, "--set", "steps=2", "--set", "tasks=['click-test-2']"
+        "demo",
+        "--run",
+        str(run),
+        "--port",
+        "0",
+        "--episodes",
+        "1",
+        *SMALL,
+        "--set",
+        "steps=2",
+        "--set",
+        "tasks=['click-test-2']",
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -78,14 +87,20 @@ def test_demo_reports_before_and_after(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["train", "--recipe", "arpo-demo", "--run", "RUN", "--set", "update.learnig_rate=1e-4"], 2, "update.learning_rate"),
+        (
+            ["train", "--recipe", "arpo-demo", "--run", "RUN", "--set", "update.learnig_rate=1e-4"],
+            2,
+            "update.learning_rate",
+        ),
         (["train", "--recipe", "no-such", "--run", "RUN"], 2, "arpo-demo"),
         (["train", "--recipe", "arpo-demo", "--run", "RUN", "--set", "policy=/no/where"], 3, "config.json"),
         (["eval", "--policy", "null", "--suite", "osworld", "--run", "RUN"], 2, "miniwob-demo"),
         (["up", "--port", "PORT", "--state-dir", "RUN"], 3, "--port"),
     ],
 )
-def test_mistakes_are_one_line_with_the_way_out(arguments: list[str], code: int, says: str, tmp_path: Path) -> None:
+def test_mistakes_are_one_line_with_the_way_out(
+    arguments: list[str], code: int, says: str, tmp_path: Path
+) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -20,14 +20,25 @@ def test_package_comes_from_this_checkout(package: str) -> None:
 def test_readme_has_a_line_for_every_source_file() -> None:
     readme = (ROOT / "README.md").read_text()
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    sources = [path for path in tracked.splitlines() if path.endswith((".py", ".js", ".html", ".toml")) and "/" in path]
+    sources = [
+        path
+        for path in tracked.splitlines()
+        if path.endswith((".py", ".js", ".html", ".toml")) and "/" in path
+    ]
     missing = [path for path in sources if Path(path).name != "__init__.py" and Path(path).name not in readme]
     assert not missing
 
 
 def test_nothing_evaluates_or_unpickles() -> None:
     """ruff's S rules see calls; this sees imports."""
-    forbidden = ("import pickle", "import marshal", "import shelve", "torch.load(", "yaml.load(", "shell=True")
+    forbidden = (
+        "import pickle",
+        "import marshal",
+        "import shelve",
+        "torch.load(",
+        "yaml.load(",
+        "shell=True",
+    )
     for package in ("guiagent", "devices", "rewards", "training", "eval"):
         for path in (ROOT / package).rglob("*.py"):
             text = path.read_text()
@@ -35,7 +46,10 @@ def test_nothing_evaluates_or_unpickles() -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    script = "import sys; sys.argv = ['guiagent', '--help']\nfrom guiagent.cli import main\ntry: main()\nexcept SystemExit: pass\n"
-    script += "print([m for m in ('torch', 'fastapi', 'playwright', 'transformers', 'PIL') if m in sys.modules])"
+    script = "import sys; sys.argv = ['guiagent', '--help']\nfrom guiagent.cli import main\n"
+    script += "try: main()\nexcept SystemExit: pass\n"
+    script += (
+        "print([m for m in ('torch', 'fastapi', 'playwright', 'transformers', 'PIL') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -123,7 +123,7 @@ class Rollouts:
                 await asyncio.sleep(_RETRY_PAUSE_S)
 
     async def _next_group(self) -> list[Job]:
-        """The members of one group, for one device: setting a page up again is far cheaper than loading it."""
+        """The members of one group, for one device: setting a page up again is far cheaper than loading."""
         while not self._waiting:
             if self._replay.pending < self._max_pending:
                 task, seed = self._curriculum.next(self._rng), next(self._seeds)

@@ -22,10 +22,10 @@ Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one k
 
 @app.command()
 def up(
-    devices: Annotated[int, typer.Option(help="How many headless browsers.")] = 4,
-    width: Annotated[int, typer.Option(help="Of each screen, in pixels.")] = 1024,
-    height: Annotated[int, typer.Option(help="Of each screen, in pixels.")] = 768,
-    port: Annotated[int, typer.Option(help="0 picks a free one.")] = 8700,
+    devices: Annotated[int, typer.Option(min=1, max=256, help="How many headless browsers.")] = 4,
+    width: Annotated[int, typer.Option(min=64, max=4096, help="Of each screen, in pixels.")] = 1024,
+    height: Annotated[int, typer.Option(min=64, max=4096, help="Of each screen, in pixels.")] = 768,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8700,
     state_dir: Annotated[
         Path | None, typer.Option(help="Where the pool keeps its leases and its address.")
     ] = None,
@@ -55,8 +55,8 @@ def evaluate(
     run: Annotated[
         Path, typer.Option(help="Folder of the results; an interrupted run goes on from it.")
     ] = Path("runs/eval"),
-    episodes: Annotated[int, typer.Option(help="Per task.")] = 50,
-    devices: Annotated[int, typer.Option(help="Browsers, and so episodes at once.")] = 8,
+    episodes: Annotated[int, typer.Option(min=1, help="Per task.")] = 50,
+    devices: Annotated[int, typer.Option(min=1, max=256, help="Browsers, and so episodes at once.")] = 8,
     temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 1.0,
 ) -> None:
     """Benchmark a policy on a suite beside the null, random and oracle baselines."""
@@ -71,8 +71,8 @@ def run_task(
     url: Annotated[str, typer.Option(help="The page to begin at.")],
     policy: Annotated[str, typer.Option(help="A checkpoint folder, tiny, or http://HOST:PORT/v1#MODEL.")],
     max_steps: Annotated[int, typer.Option(help="Turns at most.")] = 15,
-    width: Annotated[int, typer.Option(help="Of the screen, in pixels.")] = 1024,
-    height: Annotated[int, typer.Option(help="Of the screen, in pixels.")] = 768,
+    width: Annotated[int, typer.Option(min=64, max=4096, help="Of the screen, in pixels.")] = 1024,
+    height: Annotated[int, typer.Option(min=64, max=4096, help="Of the screen, in pixels.")] = 768,
     temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 0.0,
     run: Annotated[Path, typer.Option(help="Where the episode and its report are kept.")] = Path("runs/run"),
 ) -> None:
@@ -108,8 +108,8 @@ def doctor() -> None:
 
 def main() -> None:
     """Errors of ours are one line on stderr and an exit code: 2 usage, 3 infrastructure."""
-    # Sampling and updates each have a thread of their own; pools of spinning threads below them would run ten times
-    # slower on few cores. OpenMP reads this once, before torch is imported.
+    # Sampling and updates each have a thread of their own; pools of spinning threads below them would run ten
+    # times slower on few cores. OpenMP reads this once, when torch is imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

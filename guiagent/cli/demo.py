@@ -1,7 +1,7 @@
 """`guiagent demo`: the main job, end to end, on one machine.
 
-A farm of browsers in a process of its own, the small policy measured, trained by online RL, and measured again on seeds
-and tasks it never trained on; then a report. Every stage goes on where an interrupted one stopped.
+A farm of browsers in a process of its own, the small policy measured, trained by online RL, and measured
+again on seeds and tasks it never trained on; then a report. Every stage goes on where it was interrupted.
 """
 
 import asyncio
@@ -55,7 +55,9 @@ def demo(run: Path, minutes: float | None, episodes: int, port: int, overrides: 
         _report(config, run, measured, ledger)
         line.update(f"{run / 'report.html'}  {run / 'summary.json'}")
     print_table([measured.before, measured.after, *measured.baselines], console)
-    console.print(f"wall {ledger['wall_seconds']:.0f} s  peak memory {ledger['peak_memory_mb']:.0f} MB", soft_wrap=True)
+    console.print(
+        f"wall {ledger['wall_seconds']:.0f} s  peak memory {ledger['peak_memory_mb']:.0f} MB", soft_wrap=True
+    )
 
 
 async def _work(config: TrainConfig, run: Path, episodes: int, port: int, console: Console) -> _Measured:
@@ -69,10 +71,15 @@ async def _work(config: TrainConfig, run: Path, episodes: int, port: int, consol
 
             async def evaluate(name: str, label: str, number: int, line: StageLine) -> SuiteResult:
                 out = run / "eval" / label
-                return await measure(suite, farm.client, name, label, out, number, devices, _TEMPERATURE, line)
+                return await measure(
+                    suite, farm.client, name, label, out, number, devices, _TEMPERATURE, line
+                )
 
             with StageLine(console, "2/4", "before") as stage:
-                baselines = [await evaluate(name, name, min(episodes, _MOST_BASELINE_EPISODES), stage) for name in BASELINES]
+                baselines = [
+                    await evaluate(name, name, min(episodes, _MOST_BASELINE_EPISODES), stage)
+                    for name in BASELINES
+                ]
                 before = await evaluate(config.policy, "before", episodes, stage)
                 stage.update(_rates(before))
             with StageLine(console, "3/4", "train") as stage:
@@ -85,7 +92,8 @@ async def _work(config: TrainConfig, run: Path, episodes: int, port: int, consol
 
 def _rates(result: SuiteResult) -> str:
     trained, unseen = result.pooled(True).scheduled, result.pooled(False).scheduled
-    return f"success {trained.rate:.1%} on held-out seeds of the training tasks, {unseen.rate:.1%} on unseen tasks"
+    held_out = f"{trained.rate:.1%} on held-out seeds of the training tasks"
+    return f"success {held_out}, {unseen.rate:.1%} on unseen tasks"
 
 
 def _add_session(run: Path, seconds: float, megabytes: float) -> dict[str, Any]:
@@ -103,7 +111,11 @@ def _report(config: TrainConfig, run: Path, measured: _Measured, ledger: dict[st
         TrajectoryStore(run / folder / "trajectories", readonly=True)
         for folder in ("eval/before", "eval/after", "")
     )
-    evaluated = [episode for result in (measured.before, measured.after, *measured.baselines) for episode in result.episodes]
+    evaluated = [
+        episode
+        for result in (measured.before, measured.after, *measured.baselines)
+        for episode in result.episodes
+    ]
     rolled_out = list(train)
     summary = RunSummary(
         title="Online RL of a small policy on MiniWoB++",

@@ -1,4 +1,4 @@
-"""`guiagent doctor`: one line a capability, with the command that mends what is missing. Never a traceback."""
+"""`guiagent doctor`: a line a capability, with the command that mends what is missing. Never a traceback."""
 
 import importlib.metadata
 import os
@@ -24,8 +24,6 @@ def doctor() -> int:
 
 
 def _python() -> str:
-    if sys.version_info < (3, 11):
-        raise InfrastructureError("Python 3.11 or newer is needed")
     return sys.version.split()[0]
 
 
@@ -59,14 +57,18 @@ def _port() -> str:
 def _disk() -> str:
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     if free < 2:
-        raise InfrastructureError(f"{free:.1f} GiB free here; the demo needs 2: free some or pass --run elsewhere")
+        raise InfrastructureError(
+            f"{free:.1f} GiB free here; the demo needs 2: free some or pass --run elsewhere"
+        )
     return f"{free:.0f} GiB free"
 
 
 def _memory() -> str:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     if total < 6:
-        raise InfrastructureError(f"{total:.1f} GiB of memory; the demo needs 6: pass --set rollout.devices=4")
+        raise InfrastructureError(
+            f"{total:.1f} GiB of memory; the demo needs 6: pass --set rollout.devices=4"
+        )
     return f"{total:.0f} GiB, {os.cpu_count()} cores"
 
 
@@ -82,7 +84,9 @@ def _checkpoint() -> str:
     from training.config import SMALL_POLICY
 
     if not (SMALL_POLICY / "model.safetensors").is_file():
-        raise InfrastructureError("the small policy is missing: guiagent train --recipe tiny-sft --run runs/tiny")
+        raise InfrastructureError(
+            "the small policy is missing: guiagent train --recipe tiny-sft --run runs/tiny"
+        )
     return str(SMALL_POLICY)
 
 

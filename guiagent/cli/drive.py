@@ -41,16 +41,29 @@ class OpenTask:
 
 
 def drive(
-    instruction: str, url: str, policy: str, max_steps: int, width: int, height: int, temperature: float, run: Path
+    instruction: str,
+    url: str,
+    policy: str,
+    max_steps: int,
+    width: int,
+    height: int,
+    temperature: float,
+    run: Path,
 ) -> None:
     console = Console()
 
     def say(index: int, observation: Observation, output: PolicyStep) -> None:
-        console.print(f"step {index + 1}  {output.text!r}" + (f"  ({output.error})" if output.error else ""), markup=False)
+        console.print(
+            f"step {index + 1}  {output.text!r}" + (f"  ({output.error})" if output.error else ""),
+            markup=False,
+        )
 
     async def work(store: TrajectoryStore) -> Trajectory:
         with open_policy(policy, temperature, _MAX_NEW_TOKENS) as agent:
-            async with own_farm(1, width, height) as farm, farm.client.lease("browser", label="guiagent run") as device:
+            async with (
+                own_farm(1, width, height) as farm,
+                farm.client.lease("browser", label="guiagent run") as device,
+            ):
                 console.print(f"live page {farm.live_url}", soft_wrap=True)
                 task = OpenTask(url, instruction, max_steps)
                 spec = ObserveSpec(frame="png")
@@ -65,6 +78,8 @@ def drive(
         trajectory = asyncio.run(work(store))
         report = run / "report.html"
         write_episodes(report, instruction, [(policy, trajectory)], store.frame)
-    console.print(f"{trajectory.stop} after {len(trajectory.steps)} steps  {report}", markup=False, soft_wrap=True)
+    console.print(
+        f"{trajectory.stop} after {len(trajectory.steps)} steps  {report}", markup=False, soft_wrap=True
+    )
     if trajectory.fault is not None:
         raise FaultError(trajectory.fault)

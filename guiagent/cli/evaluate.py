@@ -1,4 +1,4 @@
-"""`guiagent eval`: a policy on a suite beside the null, random and oracle baselines, resumed where it was cut."""
+"""`guiagent eval`: a policy on a suite beside the null, random and oracle ones, resumed where it was cut."""
 
 import asyncio
 from pathlib import Path
@@ -30,7 +30,15 @@ _MAX_NEW_TOKENS = 16
 
 
 async def measure(
-    suite: Suite, farm: FarmClient, name: str, label: str, out: Path, episodes: int, devices: int, temperature: float, line: StageLine
+    suite: Suite,
+    farm: FarmClient,
+    name: str,
+    label: str,
+    out: Path,
+    episodes: int,
+    devices: int,
+    temperature: float,
+    line: StageLine,
 ) -> SuiteResult:
     """One policy over the suite, with its progress on `line`."""
     with open_policy(name, temperature, _MAX_NEW_TOKENS) as policy:
@@ -44,19 +52,23 @@ async def measure(
             episodes=episodes,
             concurrency=devices,
             spec=SPEC,
-            on_progress=lambda p: line.update(f"{label}: {p.done} of {p.total} episodes, {p.successes} successes, {p.faults} faults"),
+            on_progress=lambda p: line.update(
+                f"{label}: {p.done} of {p.total} episodes, {p.successes} successes, {p.faults} faults"
+            ),
         )
 
 
 def label_of(name: str) -> str:
-    """A baseline's name, or one that changes with a checkpoint's weights: results of other weights are not reused."""
+    """A baseline's name, or one that changes with a checkpoint's weights, so that results are never mixed."""
     if name in BASELINES or "://" in name:
         return name.replace("/", "_")
     weights = (checkpoint_folder(name) / "model.safetensors").read_bytes()
     return f"policy-{xxhash.xxh3_64_hexdigest(weights)[:8]}"
 
 
-def evaluate(policy: str, suite_name: str, run: Path, episodes: int, devices: int, temperature: float) -> None:
+def evaluate(
+    policy: str, suite_name: str, run: Path, episodes: int, devices: int, temperature: float
+) -> None:
     suite = find_suite(suite_name)
     console = Console()
 
@@ -69,7 +81,9 @@ def evaluate(policy: str, suite_name: str, run: Path, episodes: int, devices: in
                 for name in names:
                     label = label_of(name)
                     results.append(
-                        await measure(suite, farm.client, name, label, run / label, episodes, devices, temperature, line)
+                        await measure(
+                            suite, farm.client, name, label, run / label, episodes, devices, temperature, line
+                        )
                     )
             return results
 
@@ -89,6 +103,8 @@ def evaluate(policy: str, suite_name: str, run: Path, episodes: int, devices: in
         )
         comparison = Comparison(after=first, baselines=tuple(baselines))
         none: list[Trajectory] = []
-        write_report(run / "report.html", summary, comparison, [], select(none, trajectories, 12), store.frame)
+        write_report(
+            run / "report.html", summary, comparison, [], select(none, trajectories, 12), store.frame
+        )
     write_summary(run / "summary.json", summary, comparison)
     console.print(f"report    {run / 'report.html'}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Peak memory of this process and everything it started, as proportional set size (shared pages counted once)."""
+"""Peak memory of this process and all it started, as proportional set size: shared pages count once."""
 
 import contextlib
 import os

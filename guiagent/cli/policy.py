@@ -13,7 +13,7 @@ BASELINES = {"null": NullPolicy, "random": RandomPolicy, "oracle": OraclePolicy}
 
 @contextmanager
 def open_policy(name: str, temperature: float, max_new_tokens: int) -> Iterator[Policy]:
-    """A baseline, `tiny` for the shipped small policy, http(s)://HOST/v1#MODEL for a server, or a checkpoint folder."""
+    """A baseline, `tiny` (the shipped small policy), http(s)://HOST/v1#MODEL for a server, or a folder."""
     if name in BASELINES:
         yield BASELINES[name]()
         return

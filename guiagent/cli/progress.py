@@ -33,7 +33,9 @@ class StageLine:
         elif time.monotonic() - self._printed > _PLAIN_INTERVAL_S:
             self._print()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._live:
             self._live.update(self._line())
             self._live.stop()
@@ -42,7 +44,11 @@ class StageLine:
 
     def _line(self) -> Text:
         seconds = int(time.monotonic() - self._began)
-        return Text(f"{self._head} {self._text}  {seconds // 60}:{seconds % 60:02d}", no_wrap=True, overflow="ellipsis")
+        return Text(
+            f"{self._head} {self._text}  {seconds // 60}:{seconds % 60:02d}",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
 
     def _print(self) -> None:
         self._printed = time.monotonic()

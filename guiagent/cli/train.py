@@ -43,14 +43,18 @@ def _reinforce(config: TrainConfig, run: Path, console: Console) -> None:
 
     async def work() -> training.Trained:
         async with own_farm(config.rollout.devices, WIDTH, HEIGHT) as farm:
-            console.print(f"farm      {config.rollout.devices} browsers  live page {farm.live_url}", soft_wrap=True)
+            console.print(
+                f"farm      {config.rollout.devices} browsers  live page {farm.live_url}", soft_wrap=True
+            )
             with StageLine(console, "1/1", "train") as line:
                 return await training.train(config, run, farm.client, lambda p: line.update(training_line(p)))
 
     trained = asyncio.run(work())
     for refused in trained.refused:
         console.print(f"passed over a damaged checkpoint: {refused}", soft_wrap=True)
-    console.print(f"trained {trained.step} steps on {trained.episodes} episodes; the policy is {trained.policy}")
+    console.print(
+        f"trained {trained.step} steps on {trained.episodes} episodes; the policy is {trained.policy}"
+    )
 
 
 def training_line(progress: "training.Progress") -> str:
@@ -72,7 +76,10 @@ def _warm_start(config: WarmStartConfig, run: Path, console: Console) -> None:
                 return line.update(f"{len(store):,} demonstrations are there already")
             async with own_farm(config.devices, WIDTH, HEIGHT) as farm:
                 await warm_start.collect(
-                    farm.client, store, config, lambda p: line.update(f"{p.done:,} of {p.total:,} demonstrations")
+                    farm.client,
+                    store,
+                    config,
+                    lambda p: line.update(f"{p.done:,} of {p.total:,} demonstrations"),
                 )
 
     asyncio.run(demonstrate())

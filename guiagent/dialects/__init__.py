@@ -21,7 +21,7 @@ class Dialect(Protocol):
         ...
 
     def render(self, actions: Sequence[Action], size: tuple[int, int]) -> str:
-        """The text a model would emit for `actions`; `parse(render(a)) == a` where the dialect can say `a`."""
+        """The text a model would emit for `actions`; `parse(render(a)) == a` where the dialect can say it."""
         ...
 
 

@@ -1,6 +1,6 @@
 """Scripted demonstrations on real pages: what the small policy is warm-started on.
 
-Two kinds, half and half. *Grounding*: 'Point at "Cancel".' and the click that does, so that the policy learns
+Two kinds. *Grounding*: 'Point at "Cancel".' and the click that does, so that the policy learns
 to see and to aim. *Tasks*: the page's own instruction and a careless demonstrator, who does the right thing
 only now and then and touches any other element otherwise. The result is a policy that sometimes succeeds:
 which element to choose is left for reinforcement learning to find out.
@@ -20,6 +20,8 @@ from guiagent.types import Observation, ObserveSpec, PolicyStep, Score
 
 GRID = 4  # demonstrated clicks fall on the middles of 4-pixel cells: fewer coordinates to tell apart
 ACCURACY = 0.25
+GROUNDING_SHARE = 0.65
+FIXED_LAYOUTS = frozenset({"click-tab", "identify-shape", "grid-coordinate", "count-sides"})  # soon learned
 
 
 class Demo(NamedTuple):
@@ -29,12 +31,14 @@ class Demo(NamedTuple):
 
 
 def plan(count: int, seed: int, tasks: Sequence[str], grounding_only: Sequence[str]) -> Iterator[Demo]:
-    """`count` demonstrations: tasks and grounding in equal parts, pages uniformly at random."""
+    """`count` demonstrations, a `GROUNDING_SHARE` of them grounding; pages at random, those of `FIXED_LAYOUTS` a
+    third as often as others."""
     rng = random.Random(seed)
-    for index in range(count):
-        grounding = index % 2 == 0
-        pages = (*tasks, *grounding_only) if grounding else tasks
-        yield Demo(rng.choice(pages), rng.randrange(1_000_000), grounding)
+    for _ in range(count):
+        grounding = rng.random() < GROUNDING_SHARE
+        pages = (*tasks, *grounding_only) if grounding else tuple(tasks)
+        weights = [1 if page in FIXED_LAYOUTS else 3 for page in pages]
+        yield Demo(rng.choices(pages, weights)[0], rng.randrange(1_000_000), grounding)
 
 
 def make_task(demo: Demo, taskset: Taskset) -> Task:
