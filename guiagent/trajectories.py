@@ -91,7 +91,7 @@ class TrajectoryStore:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the files and the lock, after a commit under way. Frames that none has written are dropped."""
+        """Lets go of the files and the lock, after a commit under way. Frames not yet written are dropped."""
         with self._writing:
             for descriptor in (self._file, self._lock_file):
                 if descriptor >= 0:

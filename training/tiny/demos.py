@@ -31,8 +31,10 @@ class Demo(NamedTuple):
 
 
 def plan(count: int, seed: int, tasks: Sequence[str], grounding_only: Sequence[str]) -> Iterator[Demo]:
-    """`count` demonstrations, a `GROUNDING_SHARE` of them grounding; pages at random, those of `FIXED_LAYOUTS` a
-    third as often as others."""
+    """`count` demonstrations, a `GROUNDING_SHARE` of them grounding.
+
+    Pages come at random, those of `FIXED_LAYOUTS` a third as often as others.
+    """
     rng = random.Random(seed)
     for _ in range(count):
         grounding = rng.random() < GROUNDING_SHARE
