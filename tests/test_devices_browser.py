@@ -203,19 +203,20 @@ async def test_sweep_ends_what_dead_owners_left_and_nothing_else(
         "asyncio.run(main())"
     )
     environment = os.environ | {"TMPDIR": str(tmp_path)}
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # leaves alone what others on this machine run
     owner = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, stdout=subprocess.PIPE, env=environment
     )
-    assert owner.stdout is not None
-    orphan = int(await owner.stdout.readline())
-    (profile,) = left_in(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # leaves alone what others on this machine run
-    owned = members(orphan)
-    assert browser.sweep() == 0
-    assert members(orphan) == owned
-
-    owner.kill()
-    await owner.wait()
+    try:
+        assert owner.stdout is not None
+        orphan = int(await owner.stdout.readline())
+        (profile,) = left_in(tmp_path)
+        assert browser.sweep() == 0
+        assert orphan in members(orphan)
+        assert profile.is_dir()
+    finally:
+        owner.kill()
+        await owner.wait()
     with stand_in(profile) as stubborn:  # a browser that does not leave when its pipe closes
         (tmp_path / "guiagent-browser-of-somebody").touch()
         assert browser.sweep() >= 1

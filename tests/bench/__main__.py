@@ -30,18 +30,20 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=SUBJECTS, help="a subject; may be repeated")
     parser.add_argument("--rounds", type=int, default=5, help="how often each arm is measured (default 5)")
     options = parser.parse_args()
-    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
-    console.print(f"{'':54} {'ours':>10} {'peer':>10} {'ratio':>8}  {'goal':16} {'load':>5}")
+    if options.rounds < 1:
+        parser.error("--rounds is at least 1")
+    console = Console(highlight=False)
+    console.print(f"{'':54} {'ours':>10} {'peer':>10} {'ratio':>8}  {'goal':16} {'load':>5}", soft_wrap=True)
     done: list[Row] = []
     for subject in options.only or SUBJECTS:
         for row in SUBJECTS[subject](options.rounds):
-            console.print(_line(row))
+            console.print(_line(row), soft_wrap=True)
             done.append(row)
             RESULTS.parent.mkdir(parents=True, exist_ok=True)
             RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=2))
     verdicts = [row.holds for row in done]
     held, missed, unknown = (verdicts.count(verdict) for verdict in (True, False, None))
-    console.print(f"{held} goals hold, {missed} missed, {unknown} not measured (peer missing); {RESULTS}")
+    console.print(f"goals: {held} hold, {missed} missed, {unknown} not measured (peer missing); {RESULTS}")
     return 1 if missed else 0
 
 

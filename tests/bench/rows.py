@@ -74,7 +74,8 @@ def _row(
     unit: str,
     note: str = "",
 ) -> Row:
-    return Row(name, ours, peer, ratio, goal, holds, os.getloadavg()[0], _commit(), unit, note)
+    load = round(os.getloadavg()[0], 1)
+    return Row(name, ours, peer, ratio, goal, holds, load, _commit(), unit, note)
 
 
 @cache
