@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from guiagent.cli.memory import descendants
 from guiagent.trajectories import TrajectoryStore
 
 pytestmark = pytest.mark.browser
@@ -54,6 +55,34 @@ def test_killed_training_goes_on_and_loses_no_committed_trajectory(tmp_path: Pat
     assert after[: len(before)] == before
     numbers = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert numbers == list(range(1, steps + 3))
+
+
+def test_killed_browser_is_a_recorded_fault_and_the_run_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    arguments = ["train", "--recipe", "arpo-demo", "--run", str(run), *SMALL, "--set", "steps=8"]
+    command = [sys.executable, "-m", "guiagent.cli", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not (run / "metrics.jsonl").is_file() or not (run / "metrics.jsonl").read_text():
+            assert process.poll() is None and time.monotonic() < deadline, "no update came"
+            time.sleep(0.05)
+        os.killpg(a_browser_below(process.pid), signal.SIGKILL)
+        _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    with TrajectoryStore(run / "trajectories", readonly=True) as store:
+        faults = [trajectory for trajectory in store if trajectory.fault is not None]
+    assert faults and all(fault.score is None for fault in faults)
+    assert {fault.fault.origin for fault in faults if fault.fault} <= {"device", "farm"}
+
+
+def a_browser_below(pid: int) -> int:
+    """The process group of one of the browsers that `pid` started."""
+    for child in descendants(pid):
+        arguments = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        profile = any(a.startswith(b"--user-data-dir=") and b"guiagent-browser-" in a for a in arguments)
+        if profile and not any(a.startswith(b"--type=") for a in arguments):
+            return os.getpgid(child)
+    raise AssertionError("no browser is running")
 
 
 def test_demo_reports_before_and_after(tmp_path: Path) -> None:

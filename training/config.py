@@ -66,9 +66,9 @@ class TrainConfig(_Config):
 class WarmStartConfig(_Config):
     """`guiagent train --recipe tiny-sft`: the small policy from scripted demonstrations."""
 
-    demonstrations: Positive = 40_000
+    demonstrations: Positive = 28_000
     devices: Positive = 4
-    steps: Positive = 4_200
+    steps: Positive = 2_600
     batch: Positive = 32
     learning_rate: Rate = 1.5e-3
     processes: Positive = 2  # one thread each

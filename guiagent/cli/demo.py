@@ -7,6 +7,7 @@ again on seeds and tasks it never trained on; then a report. Every stage goes on
 import asyncio
 import json
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ _TEMPERATURE = 1.0  # evaluation samples as training does
 class _Measured(NamedTuple):
     before: SuiteResult
     after: SuiteResult
+    after_folder: Path
     baselines: tuple[SuiteResult, ...]
 
 
@@ -49,9 +51,11 @@ def demo(run: Path, minutes: float | None, episodes: int, port: int, overrides: 
     console = Console()
     began = time.monotonic()
     with PeakMemory() as memory:
-        measured = asyncio.run(_work(config, run, episodes, port, console))
-    ledger = _add_session(run, time.monotonic() - began, memory.megabytes)
-    with StageLine(console, "4/4", "report") as line:
+        try:
+            measured = asyncio.run(_work(config, run, episodes, port, console))
+        finally:
+            ledger = _add_session(run, time.monotonic() - began, memory.megabytes)
+    with StageLine(console, "5/5", "report") as line:
         _report(config, run, measured, ledger)
         line.update(f"{run / 'report.html'}  {run / 'summary.json'}")
     print_table([measured.before, measured.after, *measured.baselines], console)
@@ -64,30 +68,29 @@ async def _work(config: TrainConfig, run: Path, episodes: int, port: int, consol
     from training.train import train
 
     suite, devices = find_suite(_SUITE), config.rollout.devices
-    with StageLine(console, "1/4", "farm") as line:
-        line.update(f"starting {devices} headless browsers")
-        async with own_farm(devices, WIDTH, HEIGHT, port=port) as farm:
-            line.update(f"{devices} headless browsers  live page {farm.live_url}")
+    async with AsyncExitStack() as stack:
+        with StageLine(console, "1/5", "farm") as stage:
+            stage.update(f"starting {devices} headless browsers")
+            farm = await stack.enter_async_context(own_farm(devices, WIDTH, HEIGHT, port=port))
+            stage.update(f"{devices} headless browsers  live page {farm.live_url}")
 
-            async def evaluate(name: str, label: str, number: int, line: StageLine) -> SuiteResult:
-                out = run / "eval" / label
-                return await measure(
-                    suite, farm.client, name, label, out, number, devices, _TEMPERATURE, line
-                )
+        async def evaluate(name: str, label: str, folder: Path, number: int) -> SuiteResult:
+            return await measure(
+                suite, farm.client, name, label, folder, number, devices, _TEMPERATURE, stage
+            )
 
-            with StageLine(console, "2/4", "before") as stage:
-                baselines = [
-                    await evaluate(name, name, min(episodes, _MOST_BASELINE_EPISODES), stage)
-                    for name in BASELINES
-                ]
-                before = await evaluate(config.policy, "before", episodes, stage)
-                stage.update(_rates(before))
-            with StageLine(console, "3/4", "train") as stage:
-                trained = await train(config, run, farm.client, lambda p: stage.update(training_line(p)))
-            with StageLine(console, "4/4", "after") as stage:
-                after = await evaluate(str(trained.policy), "after", episodes, stage)
-                stage.update(_rates(after))
-            return _Measured(before, after, tuple(baselines))
+        with StageLine(console, "2/5", "before") as stage:
+            few = min(episodes, _MOST_BASELINE_EPISODES)
+            baselines = [await evaluate(name, name, run / "eval" / name, few) for name in BASELINES]
+            before = await evaluate(config.policy, "before", run / "eval" / "before", episodes)
+            stage.update(_rates(before))
+        with StageLine(console, "3/5", "train") as stage:
+            trained = await train(config, run, farm.client, lambda p: stage.update(training_line(p)))
+        with StageLine(console, "4/5", "after") as stage:
+            folder = run / "eval" / f"after-{trained.step}"  # trained on, the policy is another one
+            after = await evaluate(str(trained.policy), "after", folder, episodes)
+            stage.update(_rates(after))
+        return _Measured(before, after, folder, tuple(baselines))
 
 
 def _rates(result: SuiteResult) -> str:
@@ -99,6 +102,7 @@ def _rates(result: SuiteResult) -> str:
 def _add_session(run: Path, seconds: float, megabytes: float) -> dict[str, Any]:
     """Sum up the run's sessions: an interrupted one counts as well as its continuation."""
     path = run / "sessions.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     ledger = json.loads(path.read_text()) if path.is_file() else {"wall_seconds": 0.0, "peak_memory_mb": 0.0}
     ledger["wall_seconds"] += seconds
     ledger["peak_memory_mb"] = max(ledger["peak_memory_mb"], megabytes)
@@ -108,8 +112,8 @@ def _add_session(run: Path, seconds: float, megabytes: float) -> dict[str, Any]:
 
 def _report(config: TrainConfig, run: Path, measured: _Measured, ledger: dict[str, Any]) -> None:
     before, after, train = (
-        TrajectoryStore(run / folder / "trajectories", readonly=True)
-        for folder in ("eval/before", "eval/after", "")
+        TrajectoryStore(folder / "trajectories", readonly=True)
+        for folder in (run / "eval" / "before", measured.after_folder, run)
     )
     evaluated = [
         episode

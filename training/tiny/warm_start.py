@@ -33,7 +33,7 @@ from training.tiny import demos, model
 _CHUNK = 500  # demonstrations, sorted by page: loading a page costs more than setting one up again
 _SPEC = ObserveSpec(frame="png")
 _MAX_GRAD_NORM = 1.0
-_WARM_UP_SHARE = 0.05
+_WARM_UP_SHARE = 0.1
 _REPORT_S = 5.0
 
 
