@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import pytest_asyncio
-from playwright.async_api import async_playwright
 
 from devices.drivers import browser
 from devices.drivers.browser import device as driver
@@ -28,7 +27,7 @@ from guiagent.actions import (
     Type,
     Wait,
 )
-from guiagent.errors import FaultError, InfrastructureError
+from guiagent.errors import FaultError, InfrastructureError, UsageError
 from guiagent.protocols import Device
 from guiagent.types import Baseline, ObserveSpec
 from tests.browser_pages import (
@@ -375,14 +374,15 @@ async def test_the_other_modes_work_alike(width: int, height: int, executable: s
 async def test_playwright_connects_to_the_same_page_where_asked_for(device: Device) -> None:
     assert isinstance(device, browser.BrowserDevice)
     assert device.cdp_url is None
-    async with running(expose_cdp=True) as exposed, async_playwright() as playwright:
-        assert exposed.cdp_url is not None
+    with pytest.raises(UsageError, match="expose_cdp"):
+        async with device.page():
+            pass
+    async with running(expose_cdp=True) as exposed:
         await exposed.reset(0, document("<title>shared</title><button>press</button>"), PNG)
-        client = await playwright.chromium.connect_over_cdp(exposed.cdp_url)
-        (page,) = client.contexts[0].pages
-        assert await page.title() == "shared"
-        await page.evaluate("document.querySelector('button').onclick = () => { document.title = 'pressed' }")
-        await page.click("button")
-        assert (await exposed.observe(PAGE)).title == "pressed"
-        await client.close()
+        async with exposed.page() as page:
+            assert await page.title() == "shared"
+            script = "document.querySelector('button').onclick = () => { document.title = 'pressed' }"
+            await page.evaluate(script)
+            await page.click("button")
+            assert (await exposed.observe(PAGE)).title == "pressed"
         assert (await exposed.health()).ok

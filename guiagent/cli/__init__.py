@@ -106,6 +106,9 @@ def doctor() -> None:
     raise typer.Exit(examine())
 
 
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
+
+
 def main() -> None:
     """Errors of ours are one line on stderr and an exit code: 2 usage, 3 infrastructure."""
     # Sampling and updates each have a thread of their own; pools of spinning threads below them would run ten
@@ -118,6 +121,7 @@ def main() -> None:
     except GuiAgentError as error:
         print(f"guiagent: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("guiagent: interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as done:
+        if done.code == _INTERRUPTED:
+            print("guiagent: interrupted; the same command goes on from here", file=sys.stderr)
+        raise

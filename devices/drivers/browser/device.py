@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -34,8 +35,11 @@ from guiagent.actions import (
     PressButton,
     Wait,
 )
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import Fault, FaultError, UsageError
 from guiagent.types import Baseline, Capabilities, Health, Observation, ObserveSpec
+
+if TYPE_CHECKING:
+    import playwright.async_api
 
 _BEGIN_FRAME_MAX_PIXELS = 1280 * 720 - 1
 _START_DEADLINE_S = 20.0
@@ -101,6 +105,20 @@ class BrowserDevice:
     async def describe(self) -> Capabilities:
         features = ["exec", "tree", "page"]
         return Capabilities("browser", self._width, self._height, features, self._software)
+
+    @contextlib.asynccontextmanager
+    async def page(self) -> AsyncIterator["playwright.async_api.Page"]:
+        """Playwright's page on what this device shows, for a user's own steps.
+
+        Raises UsageError unless the browser was started with `expose_cdp`.
+        """
+        if self.cdp_url is None:
+            raise UsageError("device.page() needs a browser started with expose_cdp=True")
+        from playwright.async_api import async_playwright
+
+        async with async_playwright() as client:
+            browser = await client.chromium.connect_over_cdp(self.cdp_url)
+            yield browser.contexts[0].pages[0]
 
     async def reset(self, seed: int, baseline: Baseline, spec: ObserveSpec) -> Observation:
         """Load the baseline's page and run its script with SEED.

@@ -1,0 +1,33 @@
+"""The examples run as they stand and do what they say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("drive_a_browser.py", "the page is now called clicked"),
+        ("evaluate_a_policy.py", "Score(value=1.0"),
+    ],
+)
+def test_example(script: str, says: str, tmp_path: Path) -> None:
+    environment = os.environ | {"GUIAGENT_HOME": str(tmp_path / "home")}
+    command = [sys.executable, str(EXAMPLES / script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
+
+
+def test_every_example_is_run() -> None:
+    run = {
+        mark.args[1][n][0] for mark in test_example.pytestmark if mark.name == "parametrize" for n in (0, 1)
+    }
+    assert run == {path.name for path in EXAMPLES.glob("*.py")}
