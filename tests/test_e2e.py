@@ -85,6 +85,14 @@ def a_browser_below(pid: int) -> int:
     raise AssertionError("no browser is running")
 
 
+def test_run_drives_a_browser_with_the_small_policy(tmp_path: Path) -> None:
+    page = ["--url", "miniwob:click-tab", "--width", "160", "--height", "224"]
+    done = guiagent("run", "Click on Tab #2.", *page, "--policy", "tiny", "--run", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "Action: click(start_box=" in done.stdout and "task_done after 1 steps, score" in done.stdout
+    assert "data:image/png" in (tmp_path / "report.html").read_text()
+
+
 def test_demo_reports_before_and_after(tmp_path: Path) -> None:
     run = tmp_path / "demo"
     done = guiagent(

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.batch import Batch, Sample, collate, rope_positions, sampled_logprobs, token_logprobs
+from training.batch import Batch, Sample, collate, rope_positions, sampled_logprobs
 from training.encode import Encoder, Picture
 from training.pretrained import open_model
 from training.tiny.model import MERGE, PATCH
@@ -111,12 +111,6 @@ def test_a_batch_says_which_tokens_were_sampled_and_how_likely(encoder):
     assert batch.inputs["pixel_values"].shape[0] == batch.inputs["image_grid_thw"].prod(dim=-1).sum()
 
 
-def test_token_logprobs_shift_by_one():
-    logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1.0, 1.0, 1.0]]]))
-    found = token_logprobs(logits, torch.tensor([[0, 1, 2]]))
-    assert torch.allclose(found, torch.tensor([[1.0, 0.25, 0.8]]).log())
-
-
 def test_sampled_logprobs_are_of_the_distribution_that_was_drawn_from():
     """Logits with what cannot be drawn left out; entropy beside them; nothing where nothing was sampled."""
     generator = torch.Generator().manual_seed(1)
@@ -127,8 +121,10 @@ def test_sampled_logprobs_are_of_the_distribution_that_was_drawn_from():
     logprobs, entropy = sampled_logprobs(logits, batch, unsampled=[4, 5])
 
     drawable = torch.log_softmax(logits[..., :4], dim=-1)
-    expected = token_logprobs(torch.cat([drawable, torch.full((2, 5, 2), -torch.inf)], dim=-1), ids)
-    assert torch.allclose(logprobs, torch.where(sampled, expected, 0.0))
+    for row, column in sampled.nonzero().tolist():
+        expected = drawable[row, column - 1, ids[row, column]]  # a token is drawn from the logits before it
+        assert torch.allclose(logprobs[row, column], expected)
+    assert (logprobs[~sampled] == 0).all()
     bits = -(drawable.exp() * drawable).sum(-1)
     assert torch.allclose(entropy, torch.where(sampled, bits.roll(1, dims=1), 0.0))
     assert not entropy.requires_grad

@@ -87,12 +87,6 @@ def collate(samples: Sequence[Sample], encoder: Encoder, merge: int) -> Batch:
     return Batch(inputs, ids, sampled, logprobs)
 
 
-def token_logprobs(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """log p(ids[:, t] | before), [batch, length], of logits [batch, length, vocabulary]; 0 for t = 0."""
-    scores = torch.log_softmax(logits[:, :-1].float(), dim=-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
-    return torch.cat([torch.zeros_like(scores[:, :1]), scores], dim=1)
-
-
 def sampled_logprobs(
     logits: torch.Tensor, batch: Batch, unsampled: Sequence[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:

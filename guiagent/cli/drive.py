@@ -12,9 +12,10 @@ from guiagent.cli.farm import own_farm
 from guiagent.cli.policy import open_policy
 from guiagent.episode import run_episode
 from guiagent.errors import FaultError
-from guiagent.protocols import Device
+from guiagent.protocols import Device, Task
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Baseline, Observation, ObserveSpec, PolicyStep, Score, Trajectory
+from rewards.tasksets.miniwob import MiniWobTask
 
 _MAX_NEW_TOKENS = 512
 
@@ -40,6 +41,24 @@ class OpenTask:
         return Score(None, reason="a free task has no check")
 
 
+@dataclass(frozen=True)
+class MiniWobPage(MiniWobTask):
+    """A page of the package `miniwob`, seeded and checked by itself, with the user's words as instruction."""
+
+    instruction: str = ""
+
+    async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
+        _, observation = await super().setup(device, spec)
+        return self.instruction, observation
+
+
+def make_task(instruction: str, url: str, max_steps: int) -> Task:
+    scheme, _, page = url.partition(":")
+    if scheme == "miniwob":
+        return MiniWobPage(page, 0, max_steps, instruction=instruction)
+    return OpenTask(url, instruction, max_steps)
+
+
 def drive(
     instruction: str,
     url: str,
@@ -62,10 +81,10 @@ def drive(
         with open_policy(policy, temperature, _MAX_NEW_TOKENS) as agent:
             async with (
                 own_farm(1, width, height) as farm,
-                farm.client.lease("browser", label="guiagent run") as device,
+                farm.client.lease("browser", grants=("exec",), label="guiagent run") as device,
             ):
                 console.print(f"live page {farm.live_url}", soft_wrap=True)
-                task = OpenTask(url, instruction, max_steps)
+                task = make_task(instruction, url, max_steps)
                 spec = ObserveSpec(frame="png")
                 trajectory = await run_episode(
                     task, device, agent, keep_frame=store.put_frame, spec=spec, on_step=say
@@ -78,8 +97,9 @@ def drive(
         trajectory = asyncio.run(work(store))
         report = run / "report.html"
         write_episodes(report, instruction, [(policy, trajectory)], store.frame)
-    console.print(
-        f"{trajectory.stop} after {len(trajectory.steps)} steps  {report}", markup=False, soft_wrap=True
-    )
+    score = trajectory.score.value if trajectory.score else None
+    verdict = "no verdict" if score is None else f"score {score:g}"
+    line = f"{trajectory.stop} after {len(trajectory.steps)} steps, {verdict}  {report}"
+    console.print(line, markup=False, soft_wrap=True)
     if trajectory.fault is not None:
         raise FaultError(trajectory.fault)
