@@ -17,12 +17,17 @@ SMALL_POLICY = Path(__file__).parent / "tiny" / "checkpoint"
 def checkpoint_folder(name: str) -> Path:
     """`tiny` is the shipped small policy. Raises InfrastructureError where the folder holds no checkpoint."""
     folder = SMALL_POLICY if name == "tiny" else Path(name)
+    require_checkpoint(folder)
+    return folder
+
+
+def require_checkpoint(folder: Path) -> None:
+    """Raises InfrastructureError where `folder` holds no Hugging Face checkpoint."""
     if not (folder / "config.json").is_file():
         raise InfrastructureError(
             f"no Hugging Face checkpoint at {folder} (config.json is missing); "
-            "name a folder that save_pretrained wrote, or tiny"
+            "name a folder written by save_pretrained, or tiny"
         )
-    return folder
 
 
 class _Config(BaseModel):

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedModel
 
 from guiagent.errors import InfrastructureError
+from training.config import require_checkpoint
 
 transformers.logging.set_verbosity_error()  # its notes on deprecations are for its own developers
 transformers.logging.disable_progress_bar()
@@ -55,11 +56,7 @@ def open_processor(checkpoint: Path) -> Any:
 @contextmanager
 def readable(checkpoint: Path) -> Iterator[None]:
     """Turns what reading a checkpoint can raise into an InfrastructureError that names it."""
-    if not (checkpoint / "config.json").is_file():
-        raise InfrastructureError(
-            f"no Hugging Face checkpoint at {checkpoint} (config.json is missing); "
-            "name a folder written by save_pretrained"
-        )
+    require_checkpoint(checkpoint)
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:

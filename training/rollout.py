@@ -37,8 +37,6 @@ class RolloutStats:
     """Counts since the run (or its resumption) began."""
 
     episodes: int = 0
-    turns: int = 0
-    successes: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
 
@@ -164,8 +162,6 @@ class Rollouts:
 
     def _count(self, trajectory: Trajectory) -> None:
         self.stats.episodes += 1
-        self.stats.turns += len(trajectory.steps)
-        self.stats.successes += trajectory.success
         if trajectory.fault is not None:
             self.stats.faults[trajectory.fault.code] += 1
         if trajectory.valid:

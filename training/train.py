@@ -27,7 +27,6 @@ from rewards.tasksets import TASKSETS
 from training import checkpoint
 from training.algorithms import ALGORITHMS
 from training.config import TrainConfig, checkpoint_folder
-from training.encode import Encoder
 from training.engine.local import LocalPolicy
 from training.learner import Learner, Update
 from training.metrics import Metrics
@@ -91,21 +90,21 @@ class _Session:
         algorithm = ALGORITHMS[config.update.algorithm]
         loaded = checkpoint.load(run / "checkpoints")
         start = loaded.model if loaded else checkpoint_folder(config.policy)
-        encoder = Encoder(start)
         self._config, self._run, self._store = config, run, store
         self._rng = random.Random(config.seed)
-        self._learner = Learner(start, encoder, algorithm, config.update)
         self._replay = Replay(algorithm.rescue, config.seed)
         self._curriculum = Curriculum(config.tasks)
-        self._step, self._seconds, self._saved = 0, 0.0, time.monotonic()
+        self._step, self._seconds, self._saved = loaded.step if loaded else 0, 0.0, time.monotonic()
+        seed = config.seed + self._step  # a resumed run must not draw the same numbers again
+        self._policy = LocalPolicy(start, max_new_tokens=config.rollout.max_new_tokens, seed=seed)
+        # One encoder for both: a picture that was sampled from is still in its cache when it is learned from.
+        self._learner = Learner(start, self._policy.encoder, algorithm, config.update)
         self._refused = loaded.refused if loaded else ()
         if loaded:
-            self._step, self._seconds = loaded.step, float(loaded.state["seconds"])
+            self._seconds = float(loaded.state["seconds"])
             self._curriculum.restore(loaded.state["curriculum"])
             loaded.restore(self._learner.optimizer, {"rollouts": self._rng})
         self._replay.restore(loaded.state["replay"] if loaded else None, store)
-        seed = config.seed + self._step  # a resumed run must not draw the same numbers again
-        self._policy = LocalPolicy(start, max_new_tokens=config.rollout.max_new_tokens, seed=seed)
         self._policy.load_weights({}, self._step)
         self._metrics = Metrics(run, after_step=self._step)
 

@@ -167,8 +167,7 @@ class LocalPolicy:
             if (late := self._requests.get()) is not None:
                 late.answer.cancel()
 
-    # -- the worker thread
-    # ------------------------------------------------------------------------------------
+    # -- the worker thread ----------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         while (first := self._requests.get()) is not None:
