@@ -62,8 +62,14 @@ def label_of(name: str) -> str:
     """A baseline's name, or one that changes with a checkpoint's weights, so that results are never mixed."""
     if name in BASELINES or "://" in name:
         return name.replace("/", "_")
-    weights = (checkpoint_folder(name) / "model.safetensors").read_bytes()
-    return f"policy-{xxhash.xxh3_64_hexdigest(weights)[:8]}"
+    digest = xxhash.xxh3_64()
+    for weights in sorted(
+        checkpoint_folder(name).glob("*.safetensors")
+    ):  # large models come in several files
+        with weights.open("rb") as file:
+            while chunk := file.read(1 << 24):
+                digest.update(chunk)
+    return f"policy-{digest.hexdigest()[:8]}"
 
 
 def evaluate(
