@@ -2,10 +2,11 @@
 
 import re
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 
 def _new_token() -> SecretStr:
@@ -24,10 +25,104 @@ class DeviceConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: str = "browser"
+    kind: str
     count: Annotated[int, Field(ge=1, le=256)] = 1
     width: Annotated[int, Field(ge=64, le=4096)] = 1024
     height: Annotated[int, Field(ge=64, le=4096)] = 768
+
+    @property
+    def offers(self) -> str:
+        """The kind that leases ask for."""
+        return self.kind
+
+
+class BrowserConfig(DeviceConfig):
+    kind: Literal["browser"] = "browser"
+    executable: str | None = None
+    """Path or name of the browser; None: $GUIAGENT_CHROMIUM, a headless shell, then a full Chromium. The shell
+    is lighter and steps faster."""
+    cdp: bool = False
+    """Lets lease holders connect Playwright. The DevTools protocol knows no password, so any process of this
+    machine can then drive the browser."""
+
+
+class DesktopConfig(DeviceConfig):
+    """An X display with a window manager and the applications of this machine, or of `rootfs`."""
+
+    kind: Literal["desktop"] = "desktop"
+    width: Annotated[int, Field(ge=320, le=4096)] = 1920
+    height: Annotated[int, Field(ge=240, le=4096)] = 1080
+    rootfs: Path | None = None
+    """A folder with a Debian system to run instead of this machine's own."""
+
+
+class VmConfig(DeviceConfig):
+    kind: Literal["vm"] = "vm"
+    width: Annotated[int, Field(ge=320, le=4096)] = 1280
+    height: Annotated[int, Field(ge=240, le=4096)] = 800
+    image: Annotated[str, Field(min_length=1)] = "desktop"
+    """A name made by `guiagent image build`, a qcow2 file, or a URL (then `sha256` is needed)."""
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    memory_mb: Annotated[int, Field(ge=128, le=65536)] = 768
+    cpus: Annotated[int, Field(ge=1, le=64)] = 1
+
+
+class PhoneConfig(DeviceConfig):
+    """The virtual phone: not Android, but driven by Android's tools."""
+
+    kind: Literal["phone"] = "phone"
+    width: Annotated[int, Field(ge=240, le=4096)] = 720
+    height: Annotated[int, Field(ge=320, le=4096)] = 1280
+
+
+class AndroidConfig(DeviceConfig):
+    """A real phone or redroid by its adb `serial`, or an emulator that is started from the named `avd`."""
+
+    kind: Literal["android"] = "android"
+    serial: str | None = None
+    avd: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.serial is None) == (self.avd is None):
+            raise ValueError("an android device is named by its adb serial or by its avd: set one of the two")
+        if self.serial is not None and self.count != 1:
+            raise ValueError("one serial is one device: count must be 1")
+        return self
+
+
+class RemoteConfig(DeviceConfig):
+    """Devices of another pool (`http://host:8700` and its `token`), or one OSWorld server
+    (`osworld://host:5000`)."""
+
+    kind: Literal["remote"] = "remote"
+    url: Annotated[str, Field(pattern="^(https?|osworld)://")]
+    token: SecretStr | None = None
+    of: str = "desktop"
+    """The kind of the devices there."""
+
+    @property
+    def offers(self) -> str:
+        return self.of
+
+
+class SimConfig(DeviceConfig):
+    """A device in pure Python with scripted latencies and faults, for tests of everything above it."""
+
+    kind: Literal["sim"] = "sim"
+    width: Annotated[int, Field(ge=64, le=4096)] = 320
+    height: Annotated[int, Field(ge=64, le=4096)] = 240
+    seed: int = 0
+    step_ms: Annotated[float, Field(ge=0)] = 0.0
+    """Median time of a step; actual times spread around it."""
+    fault_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of verbs that end the device."""
+
+
+AnyDeviceConfig = Annotated[
+    BrowserConfig | DesktopConfig | VmConfig | PhoneConfig | AndroidConfig | RemoteConfig | SimConfig,
+    Field(discriminator="kind"),
+]
 
 
 class PoolConfig(BaseModel):
@@ -42,12 +137,12 @@ class PoolConfig(BaseModel):
     """Bearer token of every client; a new one is made where none is given."""
     state_dir: Path
     """Holds leases and tokens (`pool.sqlite`) and the way in (`endpoint.json`); one pool at a time."""
-    devices: Annotated[list[DeviceConfig], Field(min_length=1)] = [DeviceConfig()]
+    devices: Annotated[Sequence[AnyDeviceConfig], Field(min_length=1)] = [BrowserConfig()]
 
     def slots(self) -> dict[str, DeviceConfig]:
         """One entry a device: `browser-0`, `browser-1`, ..."""
         named: dict[str, DeviceConfig] = {}
         for device in self.devices:
-            first = sum(one.kind == device.kind for one in named.values())
-            named.update({f"{device.kind}-{first + index}": device for index in range(device.count)})
+            first = sum(one.offers == device.offers for one in named.values())
+            named.update({f"{device.offers}-{first + index}": device for index in range(device.count)})
         return named

@@ -11,21 +11,26 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from devices.config import DeviceConfig
-from devices.drivers import Driver
+from devices.drivers import Driver, HostedDevice
 from devices.pool import Lease
 from guiagent.actions import Action, Shell
 from guiagent.errors import Fault, FaultError, LeaseError, Origin, UsageError
-from guiagent.protocols import Clock, Device
-from guiagent.types import Baseline, Capabilities, Observation, ObserveSpec
+from guiagent.protocols import Clock, Files, Services, Snapshots
+from guiagent.protocols import Shell as HasShell
+from guiagent.types import Baseline, Capabilities, CommandResult, Observation, ObserveSpec
+from guiagent.wire import SERVICES
 
-_START_DEADLINE_S = 60.0
+T = TypeVar("T")
+
 _RECYCLE_DEADLINE_S = 15.0
 _CLOSE_DEADLINE_S = 10.0
 _HEALTH_DEADLINE_S = 5.0
 _KEYS_KEPT = 64
 _FPS_WINDOW_S = 2.0
+_LOG_LINES = 200
 _BLANK = Baseline()
 _SHOWN = ObserveSpec(frame="jpeg", quality=70)
 
@@ -49,15 +54,22 @@ class Seat:
     """What is known of one device slot here, over the devices that fill it one after another."""
 
     fence: int = 0
-    driver: Device | None = None
+    driver: HostedDevice | None = None
+    baseline: str = ""  # the digest its device had when it came up
     up: asyncio.Event = field(default_factory=asyncio.Event)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     stale: bool = False  # replaced under a live lease, so what its holder had is gone: a reset comes first
-    answers: dict[str, Observation] = field(default_factory=dict)  # by idempotency key, oldest first
+    answers: dict[tuple[str, str], Any] = field(
+        default_factory=dict
+    )  # by verb and idempotency key, oldest first
     frame: Frame = field(default_factory=Frame)
     steps: int = 0
     faults: int = 0
     step_times: deque[float] = field(default_factory=lambda: deque(maxlen=512))
+    log: deque[str] = field(
+        default_factory=lambda: deque(maxlen=_LOG_LINES)
+    )  # what happened here, a line each
+    streams: set[asyncio.StreamWriter] = field(default_factory=set)  # open services of the current lease
 
     def fps(self, now: float) -> float:
         """Steps per second over the last two seconds."""
@@ -99,11 +111,13 @@ class DeviceHost:
         """Start a device in this slot, in place of any before it; it takes verbs once it is opened."""
         await self.stop(device)
         seat, config = self.seats[device], self._slots[device]
-        async with _deadline("start", _START_DEADLINE_S):
-            driver = await self._drivers[config.kind].start(config.width, config.height)
-            seat.driver = driver
+        kind = self._drivers[config.kind]
+        async with _deadline("start", kind.start_s):
+            seat.driver = driver = await kind.start(config)
             seat.turn = asyncio.Lock()  # a verb that hangs on the former device keeps the former lock
-            self._saw(seat, await driver.observe(_SHOWN))
+            self._saw(seat, await driver.reset(0, _BLANK, _SHOWN))
+            seat.baseline = await driver.attest()
+            self._note(seat, f"started, baseline {seat.baseline}")
             return await driver.describe()
 
     def open(self, device: str, *, stale: bool) -> None:
@@ -119,6 +133,7 @@ class DeviceHost:
     async def stop(self, device: str) -> None:
         seat = self.seats[device]
         seat.up.clear()
+        self._hang_up(seat)
         driver, seat.driver = seat.driver, None
         if driver is not None:
             with contextlib.suppress(FaultError):  # it is being thrown away, and its process group with it
@@ -126,11 +141,19 @@ class DeviceHost:
                     await driver.close()
 
     async def recycle(self, device: str) -> None:
-        """Wipe the device for its next holder; FaultError where it cannot be, or somebody is stuck on it."""
+        """Wipe the device for its next holder, and see that it is as it was when it came up.
+
+        FaultError where it cannot be wiped, is not clean after, or somebody is stuck on it.
+        """
         seat = self.seats[device]
         async with _deadline("recycle", _RECYCLE_DEADLINE_S), seat.turn:
-            self._saw(seat, await _running(seat).reset(0, _BLANK, _SHOWN))
+            driver = _running(seat)
+            self._saw(seat, await driver.reset(0, _BLANK, _SHOWN))
+            if (digest := await driver.attest()) != seat.baseline:
+                message = f"after a reset its state is {digest}, not the baseline {seat.baseline}"
+                raise FaultError(Fault("device", "residue", message, retryable=True))
             seat.stale = False
+            self._note(seat, "reset to the baseline")
 
     async def check(self, device: str) -> None:
         """Raise FaultError where the device is no longer well."""
@@ -146,6 +169,7 @@ class DeviceHost:
         if token > seat.fence:
             seat.fence = token
             seat.answers.clear()
+            self._hang_up(seat)
 
     # -- verbs of the holder ---------------------------------------------------------------------------------
 
@@ -154,60 +178,152 @@ class DeviceHost:
     ) -> Observation:
         require_grants(lease.grants, spec, baseline)
 
-        async def act(seat: Seat, driver: Device) -> Observation:
+        async def act(seat: Seat, driver: HostedDevice) -> Observation:
             observation = await driver.reset(seed, baseline, spec)
             seat.stale = False
+            self._saw(seat, observation)
+            self._note(seat, f"reset to {baseline.snapshot or baseline.url}, seed {seed}")
             return observation
 
-        return await self._perform(lease, "reset", key, deadline_s, act)
+        return await self._once(lease, "reset", key, deadline_s, act)
 
     async def step(
         self, lease: Lease, key: str, actions: Sequence[Action], spec: ObserveSpec, deadline_s: float
     ) -> Observation:
         require_grants(lease.grants, spec, actions=actions)
 
-        async def act(seat: Seat, driver: Device) -> Observation:
+        async def act(seat: Seat, driver: HostedDevice) -> Observation:
             _require_same_device(seat)
             observation = await driver.act(actions, spec)
             seat.steps += 1
             seat.step_times.append(self._clock.monotonic())
+            self._saw(seat, observation)
+            for action in actions:
+                self._note(seat, _told(action))
             return observation
 
-        return await self._perform(lease, "step", key, deadline_s, act)
+        return await self._once(lease, "step", key, deadline_s, act)
 
     async def observe(self, lease: Lease, spec: ObserveSpec, deadline_s: float) -> Observation:
         require_grants(lease.grants, spec)
 
-        async def act(seat: Seat, driver: Device) -> Observation:
+        async def act(seat: Seat, driver: HostedDevice) -> Observation:
             _require_same_device(seat)
-            return await driver.observe(spec)
+            observation = await driver.observe(spec)
+            self._saw(seat, observation)
+            return observation
 
-        return await self._perform(lease, "observe", None, deadline_s, act)
+        return await self._perform(lease, "observe", deadline_s, act)
 
-    async def _perform(
+    async def exec(
+        self, lease: Lease, key: str, command: Sequence[str], timeout_s: float, deadline_s: float
+    ) -> CommandResult:
+        """Run a program on the device; `timeout_s` is the program's, within the verb's `deadline_s`."""
+        _require(lease, "shell", "running a command on the device")
+
+        async def act(seat: Seat, driver: HostedDevice) -> CommandResult:
+            _require_same_device(seat)
+            if not isinstance(driver, HasShell):
+                raise _unable("shell")
+            self._note(seat, f"exec {command[0]}")
+            return await driver.exec(command, timeout_s)
+
+        return await self._once(lease, "exec", key, deadline_s, act)
+
+    async def put(self, lease: Lease, path: str, data: bytes, deadline_s: float) -> None:
+        _require(lease, "files", "writing files on the device")
+
+        async def act(seat: Seat, driver: HostedDevice) -> None:
+            _require_same_device(seat)
+            if not isinstance(driver, Files):
+                raise _unable("files")
+            self._note(seat, f"put {path} ({len(data)} bytes)")
+            await driver.put(path, data)
+
+        await self._perform(lease, "put", deadline_s, act)
+
+    async def get(self, lease: Lease, path: str, deadline_s: float) -> bytes:
+        _require(lease, "files", "reading files from the device")
+
+        async def act(seat: Seat, driver: HostedDevice) -> bytes:
+            _require_same_device(seat)
+            if not isinstance(driver, Files):
+                raise _unable("files")
+            return await driver.get(path)
+
+        return await self._perform(lease, "get", deadline_s, act)
+
+    async def snapshot(self, lease: Lease, key: str, deadline_s: float) -> str:
+        async def act(seat: Seat, driver: HostedDevice) -> str:
+            _require_same_device(seat)
+            if not isinstance(driver, Snapshots):
+                raise _unable("snapshot")
+            name = await driver.snapshot()
+            self._note(seat, f"snapshot {name}")
+            return name
+
+        return await self._once(lease, "snapshot", key, deadline_s, act)
+
+    async def connect(
+        self, lease: Lease, service: str, deadline_s: float
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A stream to a service of the device, cut when the lease ends."""
+        grant = SERVICES.get(service)
+        if grant is None:
+            raise UsageError(f"there is no service {service!r}; there are {', '.join(SERVICES)}")
+        _require(lease, grant, f"the service {service!r}")
+
+        async def act(seat: Seat, driver: HostedDevice) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            _require_same_device(seat)
+            if not isinstance(driver, Services):
+                raise _unable(service)
+            reader, writer = await driver.connect(service)
+            seat.streams.add(writer)
+            self._note(seat, f"connected to {service}")
+            return reader, writer
+
+        return await self._perform(lease, "connect", deadline_s, act)
+
+    def hung_up(self, device: str, writer: asyncio.StreamWriter) -> None:
+        """The holder closed a stream it had from `connect`."""
+        self.seats[device].streams.discard(writer)
+        writer.close()
+
+    async def _once(
         self,
         lease: Lease,
         verb: str,
-        key: str | None,
+        key: str,
         deadline_s: float,
-        act: Callable[[Seat, Device], Awaitable[Observation]],
-    ) -> Observation:
+        act: Callable[[Seat, HostedDevice], Awaitable[T]],
+    ) -> T:
+        """As `_perform`, but what was done under the same key before is answered and not done again."""
+
+        async def remembered(seat: Seat, driver: HostedDevice) -> T:
+            if (verb, key) in seat.answers:
+                answer: T = seat.answers[verb, key]
+                return answer
+            answer = await act(seat, driver)
+            if lease.token >= seat.fence:
+                seat.answers[verb, key] = answer
+                if len(seat.answers) > _KEYS_KEPT:
+                    del seat.answers[next(iter(seat.answers))]
+            return answer
+
+        return await self._perform(lease, verb, deadline_s, remembered)
+
+    async def _perform(
+        self, lease: Lease, verb: str, deadline_s: float, act: Callable[[Seat, HostedDevice], Awaitable[T]]
+    ) -> T:
         seat = self.seats[lease.device]
         if not seat.up.is_set():  # it is coming back after a restart of the farm
             async with _deadline("start", deadline_s, origin="farm"):
                 await seat.up.wait()
         async with _deadline(verb, deadline_s), seat.turn:
             self._admit(seat, lease)
-            if key is not None and key in seat.answers:
-                return seat.answers[key]
-            observation = await act(seat, _running(seat))
+            answer = await act(seat, _running(seat))
             self._admit(seat, lease)  # if the lease ended meanwhile, this is no longer the caller's
-            if key is not None:
-                seat.answers[key] = observation
-                if len(seat.answers) > _KEYS_KEPT:
-                    del seat.answers[next(iter(seat.answers))]
-            self._saw(seat, observation)
-            return observation
+            return answer
 
     def _admit(self, seat: Seat, lease: Lease) -> None:
         self.fence(lease.device, lease.token)
@@ -219,13 +335,21 @@ class DeviceHost:
             number = seat.frame.number + 1
             seat.frame = Frame(observation.frame, observation.media_type, observation.hash, number)
 
+    def _note(self, seat: Seat, line: str) -> None:
+        seat.log.append(f"{time.strftime('%H:%M:%S', time.localtime(self._clock.time()))} {line}")
+
+    def _hang_up(self, seat: Seat) -> None:
+        for writer in seat.streams:
+            writer.close()
+        seat.streams.clear()
+
 
 def fenced(device: str, token: int) -> Fault:
     message = f"token {token} on {device} is no longer current: the device went to somebody else"
     return Fault("farm", "fenced", message)
 
 
-def _running(seat: Seat) -> Device:
+def _running(seat: Seat) -> HostedDevice:
     if seat.driver is None:
         message = "this device was stopped; take a new lease"
         raise FaultError(Fault("farm", "stopped", message, retryable=True))
@@ -236,6 +360,26 @@ def _require_same_device(seat: Seat) -> None:
     if seat.stale:
         message = "the farm was restarted and this device with it: reset it before going on"
         raise FaultError(Fault("farm", "restarted", message, retryable=True))
+
+
+def _require(lease: Lease, grant: str, what: str) -> None:
+    if grant not in lease.grants:
+        raise NotGranted(f'{what} needs a grant: lease with grants=["{grant}"]')
+
+
+def _unable(feature: str) -> UsageError:
+    return UsageError(f"this device cannot do that; lease one with needs=[{feature!r}]")
+
+
+def _told(action: Action) -> str:
+    """An action as a line of the log; typed text and commands may hold secrets, so only their length."""
+    fields = action.model_dump(exclude={"type", "text", "command"}, exclude_defaults=True)
+    hidden = [
+        f"{name}={len(getattr(action, name))} characters"
+        for name in ("text", "command")
+        if hasattr(action, name)
+    ]
+    return " ".join([action.type, *(f"{name}={value}" for name, value in fields.items()), *hidden])
 
 
 @contextlib.asynccontextmanager

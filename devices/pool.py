@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+from typing import Literal
 
 from guiagent.errors import Fault, LeaseError, UsageError
 from guiagent.types import Capabilities
@@ -69,6 +70,8 @@ class Request:
     features: frozenset[str] = frozenset()
     grants: frozenset[str] = frozenset()  # each is also a feature the device must have
     label: str = ""
+    tenant: str = ""
+    egress: tuple[str, ...] = ()  # what the device may reach
     key: str = ""  # idempotency: the same key gets the same leases while they live
 
 
@@ -81,6 +84,8 @@ class Lease:
     grants: frozenset[str]
     label: str
     key: str
+    tenant: str = ""
+    egress: tuple[str, ...] = ()
     expires: float = 0.0
 
 
@@ -97,7 +102,16 @@ class Ended:
     token: int  # the device's token from now on, above the lease's
 
 
-Event = Granted | Ended
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """An operator took a device out of service, or put it back; survives restarts."""
+
+    device: str
+    mark: Literal["", "drain", "quarantine"]
+    reason: str
+
+
+Event = Granted | Ended | Marked
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +288,8 @@ class Pool:
             grants=request.grants,
             label=request.label,
             key=request.key,
+            tenant=request.tenant,
+            egress=request.egress,
             expires=now + request.ttl,
         )
         self._remember_key(slot.kind, lease)

@@ -1,13 +1,23 @@
-"""The four contracts everything else is written against, and the clock.
+"""The contracts everything else is written against, and the clock.
 
 Every device verb has a deadline and ends in a value or a `FaultError`.
 """
 
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from guiagent.actions import Action
-from guiagent.types import Baseline, Capabilities, Health, Observation, ObserveSpec, PolicyStep, Score
+from guiagent.types import (
+    Baseline,
+    Capabilities,
+    CommandResult,
+    Health,
+    Observation,
+    ObserveSpec,
+    PolicyStep,
+    Score,
+)
 
 
 @runtime_checkable
@@ -29,6 +39,52 @@ class Device(Protocol):
     async def health(self) -> Health: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Shell(Protocol):
+    """What a device with the feature "shell" can do besides."""
+
+    async def exec(self, command: Sequence[str], timeout_s: float) -> CommandResult:
+        """Run a program on the device with these arguments, no shell between."""
+        ...
+
+
+@runtime_checkable
+class Files(Protocol):
+    """Feature "files". `path` is absolute on the device; FaultError (origin "task") where it is not there."""
+
+    async def put(self, path: str, data: bytes) -> None: ...
+
+    async def get(self, path: str) -> bytes: ...
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """Feature "snapshot"."""
+
+    async def snapshot(self) -> str:
+        """Keep the device's state as it is; the name goes into `Baseline.snapshot`, here or on a sibling."""
+        ...
+
+
+@runtime_checkable
+class Services(Protocol):
+    """Features "cdp", "adb", "osworld": protocols the device speaks itself."""
+
+    async def connect(self, service: str) -> tuple[StreamReader, StreamWriter]:
+        """A byte stream to that service, as a local connection to its port would be."""
+        ...
+
+
+@runtime_checkable
+class Networked(Protocol):
+    """A device whose way out is bounded."""
+
+    async def allow(self, egress: Sequence[str]) -> None:
+        """From now on it may reach these and nothing else: host names, `*.host`, `host:port`, CIDR blocks, or
+        "public" for every address that is not private. Open connections to others are cut."""
+        ...
 
 
 class Turn(Protocol):

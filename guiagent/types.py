@@ -42,6 +42,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     tree: list[dict[str, Any]] | None = None
     probes: dict[str, Any] = {}
     action_error: str | None = None  # why the last action had no effect, as one line
+    output: str | None = None  # what the last shell action printed, bounded
 
 
 class Baseline(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -49,25 +50,44 @@ class Baseline(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     `url` is a page (`https:`, `about:blank`, or a site the device host serves itself, such as
     `miniwob:click-test`); `script` is JavaScript run after it loaded, with `SEED` bound to the seed.
+    `snapshot` names one taken before (feature "snapshot"); siblings reset to the same one are forks of it.
+    `profile` names a browser profile that outlives leases (feature "profile"). `state` is laid over the
+    seeded start of a device whose whole state is one JSON document (feature "state").
     """
 
     url: str = "about:blank"
     script: str | None = None
+    snapshot: str | None = None
+    profile: str | None = None
+    state: dict[str, Any] | None = None
 
 
 class Capabilities(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a device is and can do; leases ask for a subset of `features`."""
+    """What a device is and can do; leases ask for a subset of `features`.
 
-    kind: str  # "browser", "desktop", "android", "vm", "sim"
+    Features: "exec" (probes and baseline scripts run in a page), "a11y" (accessibility tree), "page" (url and
+    title), "shell" (commands), "files" (put and get), "snapshot" (and with it fork), "profile", "state",
+    "touch"; and the services that can be connected to: "cdp", "adb", "osworld".
+    """
+
+    kind: str  # "browser", "desktop", "vm", "phone" (the virtual one), "android", "sim"
     width: int
     height: int
-    features: list[str] = []  # "exec", "tree", "page", "snapshot", "shell", ...
+    features: list[str] = []
     software: str = ""
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     ok: bool
     detail: str = ""
+
+
+class CommandResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a command on a device came to; its output is cut at a bound the device sets."""
+
+    code: int
+    stdout: str = ""
+    stderr: str = ""
 
 
 class Score(msgspec.Struct, frozen=True, omit_defaults=True):

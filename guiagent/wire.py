@@ -24,7 +24,9 @@ MSGPACK = "application/msgpack"
 PROBLEM = "application/problem+json"
 MAX_BODY = 1 << 20  # bytes of a request
 
-Grant = Literal["exec", "shell"]
+Grant = Literal["exec", "shell", "files"]
+SERVICES: dict[str, Grant] = {"cdp": "exec", "adb": "shell", "osworld": "shell"}
+"""What `connect` reaches, and the grant each needs."""
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from PIL import Image
 
+from devices.config import BrowserConfig
 from devices.drivers import browser
 from guiagent.actions import Action
 from guiagent.errors import InfrastructureError
@@ -50,7 +51,7 @@ async def running(
 ) -> AsyncIterator[browser.BrowserDevice]:
     """A browser, closed on leaving; where there is none, the test is skipped."""
     try:
-        started = await browser.start(width, height, **options)
+        started = await browser.start(BrowserConfig(width=width, height=height, **options))
     except InfrastructureError as missing:
         pytest.skip(str(missing))
     try:

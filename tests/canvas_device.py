@@ -12,7 +12,7 @@ from pathlib import Path
 import xxhash
 from PIL import Image, ImageDraw
 
-from devices.config import DeviceConfig, PoolConfig
+from devices.config import PoolConfig, SimConfig
 from devices.drivers import Driver
 from devices.server import serve
 from guiagent.actions import Action, Click, Open
@@ -34,7 +34,7 @@ class CanvasDevice:
         self.pid = 0
 
     async def describe(self) -> Capabilities:
-        return Capabilities("canvas", *self._size, features=["exec"], software="canvas")
+        return Capabilities("sim", *self._size, features=["exec"], software="canvas")
 
     async def reset(self, seed: int, baseline: Baseline, spec: ObserveSpec) -> Observation:
         self._require_alive()
@@ -79,6 +79,9 @@ class CanvasDevice:
     async def health(self) -> Health:
         return Health(not self._crashed, "crashed" if self._crashed else "")
 
+    async def attest(self) -> str:
+        return str(self.clicks)
+
     async def close(self) -> None:
         self._crashed = True
 
@@ -87,16 +90,16 @@ class CanvasDevice:
             raise FaultError(Fault("device", "crashed", "the canvas is torn", retryable=True))
 
 
-async def start(width: int, height: int) -> CanvasDevice:
-    return CanvasDevice(width, height)
+async def start(config: SimConfig) -> CanvasDevice:
+    return CanvasDevice(config.width, config.height)
 
 
-DRIVERS = {"canvas": Driver(start)}
+DRIVERS = {"sim": Driver(start)}
 TOKEN = "a-token-for-the-tests"
 
 
 def farm_of(count: int, folder: Path, port: int = 0) -> PoolConfig:
-    canvas = DeviceConfig(kind="canvas", count=count, width=160, height=120)
+    canvas = SimConfig(count=count, width=160, height=120)
     return PoolConfig(state_dir=folder, port=port, token=TOKEN, devices=[canvas])
 
 

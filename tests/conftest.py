@@ -34,10 +34,11 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser_device() -> AsyncIterator[Device]:
     """A headless Chromium of 160x224 pixels, one for all tests of a module, which reset it."""
+    from devices.config import BrowserConfig
     from devices.drivers import browser
 
     try:
-        device = await browser.start(160, 224)
+        device = await browser.start(BrowserConfig(width=160, height=224))
     except InfrastructureError as missing:
         pytest.skip(str(missing))
     yield device

@@ -106,7 +106,7 @@ async def test_a_missing_browser_is_one_line(
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
     monkeypatch.delenv("GUIAGENT_CHROMIUM", raising=False)
     with pytest.raises(InfrastructureError) as caught:
-        await browser.start(WIDTH, HEIGHT, executable=executable)
+        await browser.BrowserDevice.start(browser.find(executable), WIDTH, HEIGHT)
     assert "\n" not in str(caught.value)
     assert "apt-get install chromium-headless-shell" in str(caught.value)
 
@@ -114,7 +114,7 @@ async def test_a_missing_browser_is_one_line(
 async def test_what_is_no_browser_does_not_come_up() -> None:
     before = profiles()
     with pytest.raises(FaultError, match="/true did not come up: the browser process ended") as caught:
-        await browser.start(WIDTH, HEIGHT, executable="true")
+        await browser.BrowserDevice.start(browser.find("true"), WIDTH, HEIGHT)
     assert caught.value.fault.code == "start_failed"
     assert profiles() == before
 
@@ -194,9 +194,9 @@ async def test_sweep_ends_what_dead_owners_left_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     script = (
-        "import asyncio; from devices.drivers import browser\n"
+        "import asyncio; from devices.config import BrowserConfig; from devices.drivers import browser\n"
         "async def main():\n"
-        "    device = await browser.start(200, 200)\n"
+        "    device = await browser.start(BrowserConfig(width=200, height=200))\n"
         "    print(device.pid, flush=True)\n"
         "    await asyncio.sleep(600)\n"
         "asyncio.run(main())"
@@ -377,7 +377,7 @@ async def test_playwright_connects_to_the_same_page_where_asked_for(device: Devi
     with pytest.raises(UsageError, match="expose_cdp"):
         async with device.page():
             pass
-    async with running(expose_cdp=True) as exposed:
+    async with running(cdp=True) as exposed:
         await exposed.reset(0, document("<title>shared</title><button>press</button>"), PNG)
         async with exposed.page() as page:
             assert await page.title() == "shared"

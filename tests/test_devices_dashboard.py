@@ -55,7 +55,7 @@ async def test_the_page_shows_every_screen_and_who_holds_it(farm: Running, page:
     page.on("pageerror", lambda error: complaints.append(str(error)))
     async with FarmClient(farm.endpoint.url, TOKEN) as client:
         hostile = "<img src=x onerror=alert(1)>"
-        async with client.lease("canvas", label=hostile) as device:
+        async with client.lease("sim", label=hostile) as device:
             await page.goto(farm.endpoint.live_url)
             await device.act([Click(x=80, y=60)], ObserveSpec())
             await expect(page.locator("article")).to_have_count(3)
@@ -69,7 +69,7 @@ async def test_the_page_shows_every_screen_and_who_holds_it(farm: Running, page:
             with pytest.raises(FaultError):
                 await device.act([Open(target="canvas:crash")], ObserveSpec())
         await expect(tile.locator(".counts")).to_have_text("1 steps · 1 faults")
-        await page.goto(f"{farm.endpoint.live_url}&device=canvas-1")
+        await page.goto(f"{farm.endpoint.live_url}&device=sim-1")
         await page.reload()
         await expect(page.locator("article")).to_have_count(1)
     assert await page.evaluate("document.images.length + localStorage.length + sessionStorage.length") == 0
@@ -131,7 +131,7 @@ async def test_the_socket_wants_the_token_and_our_own_page(
 async def test_a_frame_message_names_its_device(farm: Running) -> None:
     url = farm.endpoint.url.replace("http", "ws") + LIVE
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with FarmClient(farm.endpoint.url, TOKEN) as client, client.lease("canvas") as device:
+    async with FarmClient(farm.endpoint.url, TOKEN) as client, client.lease("sim") as device:
         shown = await device.reset(0, Baseline(), ObserveSpec())
         name = device.id.encode()
         async with websockets.connect(url, additional_headers=headers) as socket:

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from devices.config import DeviceConfig, PoolConfig
+from devices.config import BrowserConfig, PoolConfig
 from devices.server import Running, running
 from guiagent.actions import Click
 from guiagent.client import FarmClient
@@ -67,7 +67,7 @@ def process(tmp_path: Path) -> Iterator[Farm]:
 
 async def test_kill_9_keeps_leases_and_tokens(process: Farm) -> None:
     async with FarmClient(process.url, TOKEN) as client:
-        device = await client.lease("canvas", ttl=30.0, grants=("exec",))
+        device = await client.lease("sim", ttl=30.0, grants=("exec",))
         await device.act([Click(x=1, y=1)], COUNT)
         process.kill()
         stepping = asyncio.create_task(device.act([Click(x=1, y=1)], COUNT))  # finds nobody, and tries again
@@ -77,10 +77,10 @@ async def test_kill_9_keeps_leases_and_tokens(process: Farm) -> None:
         assert (lost.value.fault.code, lost.value.fault.retryable) == ("restarted", True)
         assert (await device.reset(0, Baseline(), COUNT)).probes == {"clicks": 0}
         assert (await device.act([Click(x=1, y=1)], COUNT)).probes == {"clicks": 1}
-        other = await client.lease("canvas", grants=("exec",))
+        other = await client.lease("sim", grants=("exec",))
         assert other.id != device.id
         await device.close()
-        heir = await client.lease("canvas")
+        heir = await client.lease("sim")
         assert heir.id == device.id
         assert heir.token > device.token
 
@@ -89,13 +89,13 @@ async def test_a_farm_that_comes_back_smaller_says_which_device_is_gone(tmp_path
     port = free_port()
     client = FarmClient(f"http://127.0.0.1:{port}", TOKEN)
     async with running(farm_of(2, tmp_path, port), DRIVERS):
-        first, second = await client.lease("canvas"), await client.lease("canvas")
+        first, second = await client.lease("sim"), await client.lease("sim")
     async with running(farm_of(1, tmp_path, port), DRIVERS) as farm:
-        with pytest.raises(LeaseError, match="this farm no longer has canvas-1"):
+        with pytest.raises(LeaseError, match="this farm no longer has sim-1"):
             await second.observe(ObserveSpec())
         with pytest.raises(FaultError, match="the farm was restarted"):
             await first.observe(ObserveSpec())
-        assert farm.service._host.seats["canvas-0"].fence == first.token  # the host remembers, too
+        assert farm.service._host.seats["sim-0"].fence == first.token  # the host remembers, too
         await client.close()
 
 
@@ -109,11 +109,11 @@ async def test_many_kills_lose_no_acknowledged_lease_and_no_token_falls(process:
 
     async with FarmClient(process.url, TOKEN) as client:
         for after in (0.02, 0.05, 0.1, 0.15):  # the pool dies in the midst of grants and releases
-            kept = await client.lease("canvas", ttl=30.0)
+            kept = await client.lease("sim", ttl=30.0)
             chaos = asyncio.create_task(asyncio.to_thread(kill_and_restart, after))
             while not chaos.done():
                 # A release that is cut off leaves its lease to run out.
-                async with client.lease("canvas", ttl=0.5) as passing:
+                async with client.lease("sim", ttl=0.5) as passing:
                     assert passing.id != kept.id
                     assert passing.token > tokens.get(passing.id, 0), "a token fell, or came twice"
                     tokens[passing.id] = passing.token
@@ -149,7 +149,7 @@ def test_the_way_in_is_private_and_gone_after_a_stop(tmp_path: Path) -> None:
 
 @pytest.fixture
 async def browsers(tmp_path: Path) -> AsyncIterator[Running]:
-    devices = [DeviceConfig(kind="browser", count=2, width=320, height=240)]
+    devices = [BrowserConfig(count=2, width=320, height=240)]
     async with running(PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=devices)) as farm:
         yield farm
 
@@ -200,7 +200,7 @@ async def test_nothing_of_a_holder_is_left_for_the_next(browsers: Running) -> No
 @pytest.mark.browser
 async def test_no_browser_outlives_its_farm(tmp_path: Path) -> None:
     before = browser_pids()
-    devices = [DeviceConfig(kind="browser", count=2, width=320, height=240)]
+    devices = [BrowserConfig(count=2, width=320, height=240)]
     async with running(PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=devices)) as farm:
         await farm.service.settled()
         assert len(browser_pids() - before) >= 2

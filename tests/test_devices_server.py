@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from devices.config import DeviceConfig
+from devices.config import SimConfig
 from devices.drivers import Driver
 from devices.host import DeviceHost
 from devices.pool import Lease
@@ -21,7 +21,6 @@ from guiagent import wire
 from guiagent.actions import Click, Open, Shell
 from guiagent.client import FarmClient
 from guiagent.errors import Fault, FaultError, InfrastructureError, LeaseError, UsageError
-from guiagent.protocols import Device
 from guiagent.types import Baseline, Observation, ObserveSpec
 from tests.canvas_device import DRIVERS, TOKEN, CanvasDevice, farm_of
 
@@ -55,7 +54,7 @@ def known_to(farm: Running) -> httpx.AsyncClient:
 
 
 async def lease_of(http: httpx.AsyncClient, **wish: object) -> wire.LeaseInfo:
-    answer = await http.post(wire.LEASES, json={"kind": "canvas", "grants": ["exec"], **wish})
+    answer = await http.post(wire.LEASES, json={"kind": "sim", "grants": ["exec"], **wish})
     assert answer.status_code == 201, answer.text
     (lease,) = msgspec.json.decode(answer.content, type=wire.Leases).leases
     return lease
@@ -79,7 +78,7 @@ CLICK = {"type": "click", "x": 5, "y": 5}
 
 
 async def test_a_step_acts_and_shows_the_result_in_one_round_trip(client: FarmClient) -> None:
-    async with client.lease("canvas", grants=("exec",)) as device:
+    async with client.lease("sim", grants=("exec",)) as device:
         blank = await device.reset(1, Baseline(), ObserveSpec())
         marked = await device.act([Click(x=80, y=60)], ObserveSpec(probes={"clicks": ""}, have=blank.hash))
         assert (marked.width, marked.height, marked.media_type) == (160, 120, "image/jpeg")
@@ -110,29 +109,29 @@ async def test_a_repeated_acquire_gets_the_same_lease(http: httpx.AsyncClient) -
 async def test_a_group_is_all_or_nothing_and_the_queue_says_the_place(
     client: FarmClient, http: httpx.AsyncClient
 ) -> None:
-    async with client.lease("canvas"):
-        answer = await http.post(wire.LEASES, json={"kind": "canvas", "n": 2, "wait_s": 0.05})
+    async with client.lease("sim"):
+        answer = await http.post(wire.LEASES, json={"kind": "sim", "n": 2, "wait_s": 0.05})
         problem = msgspec.json.decode(answer.content, type=wire.Problem)
         assert answer.status_code == 503
         assert answer.headers["content-type"] == wire.PROBLEM
         assert (problem.code, problem.retryable, problem.position) == ("no_device", True, 1)
         assert [device.state for device in (await client.devices()).devices].count("leased") == 1
-    group = await client.lease_group("canvas", 2)
-    assert {device.id for device in group} == {"canvas-0", "canvas-1"}
+    group = await client.lease_group("sim", 2)
+    assert {device.id for device in group} == {"sim-0", "sim-1"}
 
 
 async def test_whoever_waits_gets_the_device_that_comes_free(client: FarmClient, farm: Running) -> None:
     async with AsyncExitStack() as stack:
-        first, _ = [await stack.enter_async_context(client.lease("canvas")) for _ in range(2)]
-        waiting = asyncio.ensure_future(client.lease("canvas")._taken())
+        first, _ = [await stack.enter_async_context(client.lease("sim")) for _ in range(2)]
+        waiting = asyncio.ensure_future(client.lease("sim")._taken())
         await until(lambda: farm.service.info().queue == 1)
         await first.close()
         assert (await waiting).id == first.id
 
 
 async def test_a_caller_that_hung_up_leaves_the_queue(client: FarmClient, farm: Running) -> None:
-    await client.lease_group("canvas", 2)
-    waiting = asyncio.ensure_future(client.lease("canvas")._taken())
+    await client.lease_group("sim", 2)
+    waiting = asyncio.ensure_future(client.lease("sim")._taken())
     await until(lambda: farm.service.info().queue == 1)
     waiting.cancel()
     await until(lambda: farm.service.info().queue == 0)
@@ -140,7 +139,7 @@ async def test_a_caller_that_hung_up_leaves_the_queue(client: FarmClient, farm: 
 
 async def test_a_device_is_wiped_between_holders(client: FarmClient) -> None:
     for _ in range(2):
-        group = await client.lease_group("canvas", 2, grants=("exec",))
+        group = await client.lease_group("sim", 2, grants=("exec",))
         for device in group:
             assert (await device.observe(COUNT)).probes == {"clicks": 0}
             await device.act([Click(x=1, y=1)], ObserveSpec())
@@ -190,11 +189,11 @@ async def test_a_token_that_is_not_the_leases_own_is_fenced_whichever_way_it_is_
 
 
 async def test_the_host_itself_refuses_a_lower_token() -> None:
-    slots = {"canvas-0": DeviceConfig(kind="canvas")}
+    slots = {"sim-0": SimConfig()}
     host = DeviceHost(slots, DRIVERS)
-    await host.start("canvas-0")
-    host.open("canvas-0", stale=False)
-    old, new = (Lease("", "canvas-0", token, 1.0, frozenset({"exec"}), "", "") for token in (3, 4))
+    await host.start("sim-0")
+    host.open("sim-0", stale=False)
+    old, new = (Lease("", "sim-0", token, 1.0, frozenset({"exec"}), "", "") for token in (3, 4))
     await host.step(old, "a", [Click(x=1, y=1)], COUNT, 1.0)
     await host.step(new, "a", [Click(x=1, y=1)], COUNT, 1.0)
     for key in ("a", "b"):  # also a key that was answered once
@@ -219,7 +218,7 @@ async def test_a_foreign_lease_does_not_exist(http: httpx.AsyncClient) -> None:
 
 
 async def test_code_and_shell_need_a_grant(client: FarmClient, http: httpx.AsyncClient) -> None:
-    async with client.lease("canvas") as device:
+    async with client.lease("sim") as device:
         with pytest.raises(UsageError, match="exec"):
             await device.observe(COUNT)
         with pytest.raises(UsageError, match="exec"):
@@ -228,8 +227,8 @@ async def test_code_and_shell_need_a_grant(client: FarmClient, http: httpx.Async
             await device.act([Shell(command="ls")], ObserveSpec())
     lease = await lease_of(http, grants=[])
     assert (await step(http, lease, "k")).status_code == 403
-    with pytest.raises(UsageError, match="1 canvas devices with shell were asked for"):
-        await client.lease("canvas", grants=("shell",))
+    with pytest.raises(UsageError, match="1 sim devices with shell were asked for"):
+        await client.lease("sim", grants=("shell",))
 
 
 async def test_every_path_but_the_door_asks_for_the_token(farm: Running) -> None:
@@ -255,10 +254,10 @@ async def test_every_path_but_the_door_asks_for_the_token(farm: Running) -> None
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [
-        ("", {"kind": "canvas", "n": 0}, "n: "),
-        ("", {"kind": "canvas", "extra": 1}, "extra: "),
-        ("", {"kind": "phone"}, "no 'phone' devices; it has canvas"),
-        ("", {"kind": "canvas", "n": 3}, "this farm has 2"),
+        ("", {"kind": "sim", "n": 0}, "n: "),
+        ("", {"kind": "sim", "extra": 1}, "extra: "),
+        ("", {"kind": "phone"}, "no 'phone' devices; it has sim"),
+        ("", {"kind": "sim", "n": 3}, "this farm has 2"),
         ("/{}/step", {"token": "x", "key": "k", "actions": []}, r"Expected `int`.*\$.token"),
         (
             "/{}/step",
@@ -298,35 +297,35 @@ async def test_requests_without_sense_or_bounds_are_refused(http: httpx.AsyncCli
 
 
 async def test_a_device_that_breaks_ends_its_lease_with_the_fault_and_is_replaced(client: FarmClient) -> None:
-    device = await client.lease("canvas")
+    device = await client.lease("sim")
     with pytest.raises(FaultError) as broke:
         await device.act([CRASH], ObserveSpec())
     assert broke.value.fault == Fault("device", "crashed", "the canvas is torn", retryable=True)
     with pytest.raises(LeaseError, match="the canvas is torn"):
         await device.observe(ObserveSpec())
-    group = await client.lease_group("canvas", 2)  # both are there again
+    group = await client.lease_group("sim", 2)  # both are there again
     shown = {info.id: info for info in (await client.devices()).devices}
     assert (shown[device.id].generation, shown[device.id].faults) == (2, 1)
     assert group[0].token > device.token
 
 
 async def test_a_verb_has_a_deadline_and_a_device_that_hangs_is_replaced(client: FarmClient) -> None:
-    device = await client.lease("canvas")
+    device = await client.lease("sim")
     device.deadline_s = 0.1
     with pytest.raises(FaultError) as hung:
         await device.act([HOLD], ObserveSpec())
     assert (hung.value.fault.origin, hung.value.fault.code) == ("device", "deadline")
-    assert len(await client.lease_group("canvas", 2)) == 2
+    assert len(await client.lease_group("sim", 2)) == 2
 
 
 async def test_an_idle_device_that_died_is_found_and_replaced(tmp_path: Path) -> None:
     made: list[CanvasDevice] = []
 
-    async def start(width: int, height: int) -> Device:
-        made.append(CanvasDevice(width, height))
+    async def start(config: SimConfig) -> CanvasDevice:
+        made.append(CanvasDevice(config.width, config.height))
         return made[-1]
 
-    async with running(farm_of(1, tmp_path), {"canvas": Driver(start)}) as farm:
+    async with running(farm_of(1, tmp_path), {"sim": Driver(start)}) as farm:
         await farm.service.settled()
         await made[0].close()
         await until(lambda: farm.service.info().devices[0].generation == 2)
@@ -334,16 +333,16 @@ async def test_an_idle_device_that_died_is_found_and_replaced(tmp_path: Path) ->
 
 
 async def test_a_machine_that_cannot_run_the_devices_says_so_once(tmp_path: Path) -> None:
-    async def start(width: int, height: int) -> Device:
+    async def start(config: SimConfig) -> CanvasDevice:
         raise InfrastructureError("no canvas here; apt-get install canvas")
 
     with pytest.raises(InfrastructureError, match=r"^no canvas here; apt-get install canvas$"):
-        async with running(farm_of(2, tmp_path), {"canvas": Driver(start)}) as farm:
+        async with running(farm_of(2, tmp_path), {"sim": Driver(start)}) as farm:
             await asyncio.wait((farm.work,), timeout=10)
 
 
 async def test_a_kind_without_a_driver_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no driver for 'canvas' devices; this host runs: browser"):
+    with pytest.raises(UsageError, match="no driver for 'sim' devices; this host runs: browser"):
         async with running(farm_of(2, tmp_path)):
             pass
 
@@ -352,14 +351,14 @@ async def test_a_kind_without_a_driver_is_a_usage_error(tmp_path: Path) -> None:
 
 
 async def test_frames_have_an_etag_and_metrics_count(client: FarmClient, http: httpx.AsyncClient) -> None:
-    async with client.lease("canvas", label="me") as device:
+    async with client.lease("sim", label="me") as device:
         seen = await device.act([Click(x=9, y=9)], ObserveSpec())
         path = f"{wire.DEVICES}/{device.id}/frame"
         shown = await http.get(path)
         assert (shown.content, shown.headers["content-type"]) == (seen.frame, "image/jpeg")
         again = await http.get(path, headers={"If-None-Match": shown.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
-        assert (await http.get(f"{wire.DEVICES}/canvas-9/frame")).status_code == 404
+        assert (await http.get(f"{wire.DEVICES}/sim-9/frame")).status_code == 404
         info = next(one for one in (await client.devices()).devices if one.id == device.id)
         assert (info.label, info.steps, info.state) == ("me", 1, "leased")
         with contextlib.suppress(FaultError):
@@ -368,7 +367,7 @@ async def test_frames_have_an_etag_and_metrics_count(client: FarmClient, http: h
     assert 'guiagent_faults_total{code="crashed",origin="device"} 1.0' in figures
     assert "guiagent_step_seconds_count 2.0" in figures
     assert "guiagent_lease_wait_seconds_count 1.0" in figures
-    assert 'guiagent_devices{kind="canvas",state="ready"}' in figures
+    assert 'guiagent_devices{kind="sim",state="ready"}' in figures
 
 
 # -- running it ----------------------------------------------------------------------------------------------

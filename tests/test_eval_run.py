@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw
 
-from devices.config import DeviceConfig, PoolConfig
+from devices.config import BrowserConfig, PoolConfig
 from devices.drivers import DRIVERS, Driver
 from devices.server import running
 from eval.run import RETRIES, Progress, run_suite
@@ -37,7 +37,7 @@ class World:
     crashes: Counter[tuple[str, int]] = field(default_factory=Counter)
     started: int = 0
 
-    async def start(self, width: int, height: int) -> Device:
+    async def start(self, config: BrowserConfig) -> Device:
         self.started += 1
         return SquareDevice(self)
 
@@ -81,6 +81,9 @@ class SquareDevice:
     async def health(self) -> Health:
         return Health(ok=True)
 
+    async def attest(self) -> str:
+        return "clean"
+
     async def close(self) -> None:
         pass
 
@@ -120,7 +123,7 @@ def world() -> World:
 
 @pytest.fixture
 async def farm(tmp_path: Path, world: World) -> AsyncIterator[FarmClient]:
-    config = PoolConfig(port=0, state_dir=tmp_path / "pool", devices=[DeviceConfig(count=3)])
+    config = PoolConfig(port=0, state_dir=tmp_path / "pool", devices=[BrowserConfig(count=3)])
     async with (
         running(config, {"browser": Driver(world.start)}) as pool,
         FarmClient(pool.endpoint.url, pool.endpoint.token) as client,
@@ -267,7 +270,7 @@ async def test_on_real_pages_null_scores_zero_and_the_oracle_one(tmp_path: Path)
     if not shutil.which("chromium-headless-shell"):
         pytest.skip("no chromium-headless-shell on the PATH")
     suite = Suite("few", "miniwob", ("click-test-2", "click-color"), ("click-test",), 3, "browser")
-    devices = [DeviceConfig(count=2, width=160, height=224)]
+    devices = [BrowserConfig(count=2, width=160, height=224)]
     config = PoolConfig(port=0, state_dir=tmp_path / "pool", devices=devices)
     async with (
         running(config, DRIVERS) as pool,

@@ -60,7 +60,7 @@ async def farm(pool: Endpoint) -> AsyncIterator[FarmClient]:
 
 
 async def test_a_leased_device_is_a_device(farm: FarmClient) -> None:
-    async with farm.lease("canvas", label="me") as device:
+    async with farm.lease("sim", label="me") as device:
         assert isinstance(device, Device)
         assert (await device.describe()).features == ["exec"]
         assert (await device.health()).ok
@@ -72,15 +72,15 @@ async def test_a_leased_device_is_a_device(farm: FarmClient) -> None:
 
 async def test_a_lease_can_be_awaited_and_is_given_back_with_the_client(pool: Endpoint) -> None:
     async with FarmClient(pool.url, pool.token) as first:
-        device = await first.lease("canvas")
+        device = await first.lease("sim")
         assert {one.label: one.state for one in (await first.devices()).devices}
     async with FarmClient(pool.url, pool.token) as second:
-        assert len(await second.lease_group("canvas", 2, wait=5.0)) == 2
+        assert len(await second.lease_group("sim", 2, wait=5.0)) == 2
         assert not (await device.health()).ok
 
 
 async def test_an_idle_lease_renews_itself_and_a_dead_clients_does_not(farm: FarmClient) -> None:
-    device, other = await farm.lease_group("canvas", 2, ttl=0.3)
+    device, other = await farm.lease_group("sim", 2, ttl=0.3)
     other._keeper.cancel()  # as if its process were gone
     await asyncio.sleep(0.6)
     assert (await device.health()).ok
@@ -90,14 +90,14 @@ async def test_an_idle_lease_renews_itself_and_a_dead_clients_does_not(farm: Far
 
 
 async def test_no_device_in_time_is_a_fault_to_try_again(farm: FarmClient) -> None:
-    await farm.lease_group("canvas", 2)
+    await farm.lease_group("sim", 2)
     with pytest.raises(FaultError) as none:
-        await farm.lease("canvas", wait=0.0)
+        await farm.lease("sim", wait=0.0)
     assert (none.value.fault.code, none.value.fault.retryable) == ("no_device", True)
 
 
 async def test_concurrent_verbs_on_several_devices_do_not_wait_for_one_connection(farm: FarmClient) -> None:
-    group = await farm.lease_group("canvas", 2, grants=("exec",))
+    group = await farm.lease_group("sim", 2, grants=("exec",))
     seen = await asyncio.gather(
         *(device.act([Click(x=1, y=1)], COUNT) for device in group for _ in range(10))
     )
@@ -109,7 +109,7 @@ async def test_a_lease_that_makes_no_sense_is_refused_before_it_is_sent(
     farm: FarmClient, ttl: float, n: int
 ) -> None:
     with pytest.raises(UsageError, match=r"lease: (ttl_s|n): Input should be greater"):
-        await farm.lease_group("canvas", n, ttl=ttl)
+        await farm.lease_group("sim", n, ttl=ttl)
 
 
 async def test_a_wrong_address_and_a_wrong_token_say_what_to_do(pool: Endpoint) -> None:
@@ -119,7 +119,7 @@ async def test_a_wrong_address_and_a_wrong_token_say_what_to_do(pool: Endpoint) 
         with pytest.raises(
             InfrastructureError, match=r"no pool answers at http://127.0.0.1:9 .*`guiagent up`"
         ):
-            await nobody.lease("canvas")
+            await nobody.lease("sim")
     async with FarmClient(pool.url, "not-the-right-token") as stranger:
         with pytest.raises(UsageError, match="token"):
             await stranger.devices()
@@ -186,7 +186,7 @@ async def test_a_refusal_without_a_reason_is_a_fault_of_the_farm() -> None:
 
 
 def test_a_script_drives_a_device(pool: Endpoint) -> None:
-    with guiagent.connect(pool.url, pool.token) as farm, farm.lease("canvas", grants=("exec",)) as device:
+    with guiagent.connect(pool.url, pool.token) as farm, farm.lease("sim", grants=("exec",)) as device:
         device.reset()
         before = device.screenshot()
         device.click(80, 60)
@@ -206,7 +206,7 @@ def test_a_script_drives_a_device(pool: Endpoint) -> None:
         assert device.id in device.live_url
         assert [one.state for one in farm.devices().devices].count("leased") == 1
     with pytest.raises(LeaseError), guiagent.connect(pool.url, pool.token) as farm:
-        device = farm.lease("canvas")
+        device = farm.lease("sim")
         device.close()
         device.screenshot()
 
@@ -215,7 +215,7 @@ def test_a_wrong_action_is_one_line(pool: Endpoint) -> None:
     complaint = r"^click: x: Input should be greater than or equal to 0$"
     with (
         guiagent.connect(pool.url, pool.token) as farm,
-        farm.lease("canvas") as device,
+        farm.lease("sim") as device,
         pytest.raises(UsageError, match=complaint),
     ):
         device.click(-1, 0)
@@ -239,7 +239,7 @@ def test_a_running_pool_is_found_by_its_endpoint(tmp_path: Path, monkeypatch: py
     assert child.stdout is not None
     try:
         assert child.stdout.readline()  # it is ready
-        with guiagent.connect() as farm, farm.lease("canvas") as device:
+        with guiagent.connect() as farm, farm.lease("sim") as device:
             assert device.reset().width == 160
     finally:
         child.terminate()

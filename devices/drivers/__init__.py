@@ -2,29 +2,46 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
 
+from devices.config import AnyDeviceConfig
 from guiagent.protocols import Device
+
+
+class HostedDevice(Device, Protocol):
+    """A device as its host sees it. Verbs never overlap; the features of `describe` say which of the
+    capability protocols in `guiagent.protocols` it implements besides."""
+
+    async def attest(self) -> str:
+        """A digest of everything a holder could have left behind (files, cookies, windows, processes,
+        clipboard, settings): equal after every reset to the blank baseline."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """`start(width, height)` returns a running device or raises InfrastructureError (nothing to run it with)
-    or FaultError (it did not come up); `sweep()` ends devices whose owners died, and returns how many."""
+    """`start(config)` returns a running device, or raises InfrastructureError (nothing to run it with) or
+    FaultError (it did not come up). `sweep()` ends devices whose owners died, and returns how many.
+    `start_s`: how long the slowest honest start takes."""
 
-    start: Callable[[int, int], Awaitable[Device]]
+    start: Callable[[Any], Awaitable[HostedDevice]]
     sweep: Callable[[], int] = lambda: 0
+    start_s: float = 60.0
 
 
-async def _start_browser(width: int, height: int) -> Device:
-    from devices.drivers import browser
+def _driver(kind: str, start_s: float = 60.0) -> Driver:
+    """The module `devices.drivers.<kind>` has `start` and `sweep`; it is imported with its first device."""
 
-    return await browser.start(width, height)
+    async def start(config: AnyDeviceConfig) -> HostedDevice:
+        device: HostedDevice = await import_module(f"devices.drivers.{kind}").start(config)
+        return device
+
+    def sweep() -> int:
+        ended: int = import_module(f"devices.drivers.{kind}").sweep()
+        return ended
+
+    return Driver(start, sweep, start_s)
 
 
-def _sweep_browsers() -> int:
-    from devices.drivers import browser
-
-    return browser.sweep()
-
-
-DRIVERS: dict[str, Driver] = {"browser": Driver(_start_browser, _sweep_browsers)}
+DRIVERS: dict[str, Driver] = {"browser": _driver("browser")}

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from devices.config import DeviceConfig, PoolConfig
+from devices.config import BrowserConfig, PoolConfig
 from devices.server import serve
 from guiagent.embedded import state_dir
 from guiagent.wire import Endpoint
 
 
 def up(devices: int, width: int, height: int, port: int, folder: Path | None) -> None:
-    screens = [DeviceConfig(kind="browser", count=devices, width=width, height=height)]
+    screens = [BrowserConfig(count=devices, width=width, height=height)]
     config = PoolConfig(port=port, state_dir=folder or state_dir(), devices=screens)
     serve(config, on_ready=_announce)
 

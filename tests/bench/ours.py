@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from PIL import Image
 
+from devices.config import BrowserConfig
 from devices.drivers import browser
 from guiagent.actions import Click
 from guiagent.protocols import Device
@@ -67,7 +68,7 @@ async def started(count: int, width: int, height: int) -> AsyncIterator[list[bro
     async with AsyncExitStack() as stack:
         devices = []
         for _ in range(count):
-            device = await browser.start(width, height)
+            device = await browser.start(BrowserConfig(width=width, height=height))
             stack.push_async_callback(device.close)
             devices.append(device)
         yield devices
