@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -29,11 +29,20 @@ class DeviceConfig(BaseModel):
     count: Annotated[int, Field(ge=1, le=256)] = 1
     width: Annotated[int, Field(ge=64, le=4096)] = 1024
     height: Annotated[int, Field(ge=64, le=4096)] = 768
+    warm: Annotated[int, Field(ge=0)] | None = None
+    """None: all `count` are kept up. Else this many free ones are, more are started as requests wait, and
+    those beyond are stopped once they have been idle for `idle_s`."""
+    idle_s: Annotated[float, Field(ge=0.0)] = 300.0
 
     @property
     def offers(self) -> str:
         """The kind that leases ask for."""
         return self.kind
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Of its screen in pixels; (0, 0) where only the device itself knows."""
+        return self.width, self.height
 
 
 class BrowserConfig(DeviceConfig):
@@ -90,6 +99,10 @@ class AndroidConfig(DeviceConfig):
             raise ValueError("one serial is one device: count must be 1")
         return self
 
+    @property
+    def size(self) -> tuple[int, int]:
+        return 0, 0
+
 
 class RemoteConfig(DeviceConfig):
     """Devices of another pool (`http://host:8700` and its `token`), or one OSWorld server
@@ -104,6 +117,10 @@ class RemoteConfig(DeviceConfig):
     @property
     def offers(self) -> str:
         return self.of
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return 0, 0
 
 
 class SimConfig(DeviceConfig):
@@ -125,6 +142,24 @@ AnyDeviceConfig = Annotated[
 ]
 
 
+_Token = Annotated[SecretStr, AfterValidator(_legal_token)]
+
+
+class TenantConfig(BaseModel):
+    """A user of a shared farm, who sees and drives what it holds and nothing else."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    token: _Token
+    weight: Annotated[float, Field(gt=0.0)] = 1.0
+    """Twice the weight is twice the share of the devices, where there are too few."""
+    max_devices: Annotated[int, Field(ge=1)] | None = None
+    """Held at once."""
+    device_seconds_per_hour: Annotated[float, Field(gt=0.0)] | None = None
+    """As a bucket that refills at this rate: two devices all the time are 7200."""
+
+
 class PoolConfig(BaseModel):
     """One pool service: where it listens, what it keeps on disk, which devices it runs."""
 
@@ -133,16 +168,39 @@ class PoolConfig(BaseModel):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8700
     """0 picks a free one."""
-    token: Annotated[SecretStr, AfterValidator(_legal_token)] = Field(default_factory=_new_token)
-    """Bearer token of every client; a new one is made where none is given."""
+    token: _Token = Field(default_factory=_new_token)
+    """Bearer token of the operator, who may do everything; a new one is made where none is given."""
+    tenants: Sequence[TenantConfig] = ()
     state_dir: Path
     """Holds leases and tokens (`pool.sqlite`) and the way in (`endpoint.json`); one pool at a time."""
-    devices: Annotated[Sequence[AnyDeviceConfig], Field(min_length=1)] = [BrowserConfig()]
+    database: SecretStr | None = None
+    """`postgresql://USER@HOST/NAME`: leases and tokens are kept there, and all pools of one database are one
+    farm: one leads, the others forward to it at its `host` and `port`, and take over when it dies."""
+    devices: Sequence[AnyDeviceConfig] = [BrowserConfig()]
+    """Of this machine; may be empty where other hosts join."""
+
+    @model_validator(mode="after")
+    def _tell_tenants_apart(self) -> Self:
+        tokens = [self.token, *(tenant.token for tenant in self.tenants)]
+        if len({token.get_secret_value() for token in tokens}) < len(tokens):
+            raise ValueError("two tenants, or a tenant and the operator, have the same token")
+        if len({tenant.name for tenant in self.tenants}) < len(self.tenants):
+            raise ValueError("two tenants have the same name")
+        return self
+
+    def tokens(self) -> dict[str, str]:
+        """Whose each token is: a tenant's name, or "" for the operator."""
+        named = {tenant.token.get_secret_value(): tenant.name for tenant in self.tenants}
+        return {self.token.get_secret_value(): "", **named}
 
     def slots(self) -> dict[str, DeviceConfig]:
-        """One entry a device: `browser-0`, `browser-1`, ..."""
-        named: dict[str, DeviceConfig] = {}
-        for device in self.devices:
-            first = sum(one.offers == device.offers for one in named.values())
-            named.update({f"{device.offers}-{first + index}": device for index in range(device.count)})
-        return named
+        return named(self.devices)
+
+
+def named(devices: Iterable[DeviceConfig]) -> dict[str, DeviceConfig]:
+    """One entry a device: `browser-0`, `browser-1`, ..."""
+    slots: dict[str, DeviceConfig] = {}
+    for device in devices:
+        first = sum(one.offers == device.offers for one in slots.values())
+        slots.update({f"{device.offers}-{first + index}": device for index in range(device.count)})
+    return slots

@@ -8,20 +8,21 @@ somebody else. Repeated requests (same idempotency key) get the recorded answer 
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from devices.config import DeviceConfig
 from devices.drivers import Driver, HostedDevice
-from devices.pool import Lease
-from guiagent.actions import Action, Shell
+from devices.grants import require, require_for, require_service
+from devices.hosts import SlotInfo
+from devices.leases import LOCAL, PUBLIC, Lease
+from devices.seats import LogLine, Seat
+from guiagent.actions import Action
 from guiagent.errors import Fault, FaultError, LeaseError, Origin, UsageError
-from guiagent.protocols import Clock, Files, Services, Snapshots
+from guiagent.protocols import Clock, Files, Networked, Services, Snapshots
 from guiagent.protocols import Shell as HasShell
 from guiagent.types import Baseline, Capabilities, CommandResult, Observation, ObserveSpec
-from guiagent.wire import SERVICES
+from guiagent.wire import MAX_FILE
 
 T = TypeVar("T")
 
@@ -29,61 +30,8 @@ _RECYCLE_DEADLINE_S = 15.0
 _CLOSE_DEADLINE_S = 10.0
 _HEALTH_DEADLINE_S = 5.0
 _KEYS_KEPT = 64
-_FPS_WINDOW_S = 2.0
-_LOG_LINES = 200
 _BLANK = Baseline()
 _SHOWN = ObserveSpec(frame="jpeg", quality=70)
-
-
-class NotGranted(UsageError):
-    """The lease does not carry the grant this verb needs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The last picture a device gave; `number` rises with each new one."""
-
-    data: bytes = b""
-    media_type: str = ""
-    hash: str = ""
-    number: int = 0
-
-
-@dataclass(slots=True)
-class Seat:
-    """What is known of one device slot here, over the devices that fill it one after another."""
-
-    fence: int = 0
-    driver: HostedDevice | None = None
-    baseline: str = ""  # the digest its device had when it came up
-    up: asyncio.Event = field(default_factory=asyncio.Event)
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    stale: bool = False  # replaced under a live lease, so what its holder had is gone: a reset comes first
-    answers: dict[tuple[str, str], Any] = field(
-        default_factory=dict
-    )  # by verb and idempotency key, oldest first
-    frame: Frame = field(default_factory=Frame)
-    steps: int = 0
-    faults: int = 0
-    step_times: deque[float] = field(default_factory=lambda: deque(maxlen=512))
-    log: deque[str] = field(
-        default_factory=lambda: deque(maxlen=_LOG_LINES)
-    )  # what happened here, a line each
-    streams: set[asyncio.StreamWriter] = field(default_factory=set)  # open services of the current lease
-
-    def fps(self, now: float) -> float:
-        """Steps per second over the last two seconds."""
-        return sum(at > now - _FPS_WINDOW_S for at in self.step_times) / _FPS_WINDOW_S
-
-
-def require_grants(
-    grants: frozenset[str], spec: ObserveSpec, baseline: Baseline = _BLANK, actions: Sequence[Action] = ()
-) -> None:
-    """Raise NotGranted where a verb would run code the lease does not allow."""
-    if (spec.probes or baseline.script is not None) and "exec" not in grants:
-        raise NotGranted('probes and baseline scripts run code in the page: lease with grants=["exec"]')
-    if "shell" not in grants and any(isinstance(action, Shell) for action in actions):
-        raise NotGranted('a shell action runs a command on the device: lease with grants=["shell"]')
 
 
 class DeviceHost:
@@ -96,26 +44,29 @@ class DeviceHost:
             if device.kind not in drivers:
                 known = ", ".join(sorted(drivers))
                 raise UsageError(f"there is no driver for {device.kind!r} devices; this host runs: {known}")
-        self._slots = slots
+        self.id = LOCAL
+        self.slots = _offered(slots)
+        self.seats = {slot: Seat() for slot in slots}
+        self._configs = slots
         self._drivers = drivers
         self._clock = clock
-        self.seats = {slot: Seat() for slot in slots}
 
     def sweep(self) -> int:
         """End devices that dead owners left behind; returns how many."""
-        return sum(self._drivers[kind].sweep() for kind in {device.kind for device in self._slots.values()})
+        return sum(self._drivers[kind].sweep() for kind in {device.kind for device in self._configs.values()})
 
     # -- what the reconciler asks for ------------------------------------------------------------------------
 
     async def start(self, device: str) -> Capabilities:
         """Start a device in this slot, in place of any before it; it takes verbs once it is opened."""
         await self.stop(device)
-        seat, config = self.seats[device], self._slots[device]
+        seat, config = self.seats[device], self._configs[device]
         kind = self._drivers[config.kind]
         async with _deadline("start", kind.start_s):
             seat.driver = driver = await kind.start(config)
             seat.turn = asyncio.Lock()  # a verb that hangs on the former device keeps the former lock
-            self._saw(seat, await driver.reset(0, _BLANK, _SHOWN))
+            seat.allowed = 0
+            seat.saw(await driver.reset(0, _BLANK, _SHOWN))
             seat.baseline = await driver.attest()
             self._note(seat, f"started, baseline {seat.baseline}")
             return await driver.describe()
@@ -133,7 +84,7 @@ class DeviceHost:
     async def stop(self, device: str) -> None:
         seat = self.seats[device]
         seat.up.clear()
-        self._hang_up(seat)
+        seat.hang_up()
         driver, seat.driver = seat.driver, None
         if driver is not None:
             with contextlib.suppress(FaultError):  # it is being thrown away, and its process group with it
@@ -148,7 +99,7 @@ class DeviceHost:
         seat = self.seats[device]
         async with _deadline("recycle", _RECYCLE_DEADLINE_S), seat.turn:
             driver = _running(seat)
-            self._saw(seat, await driver.reset(0, _BLANK, _SHOWN))
+            seat.saw(await driver.reset(0, _BLANK, _SHOWN))
             if (digest := await driver.attest()) != seat.baseline:
                 message = f"after a reset its state is {digest}, not the baseline {seat.baseline}"
                 raise FaultError(Fault("device", "residue", message, retryable=True))
@@ -169,19 +120,19 @@ class DeviceHost:
         if token > seat.fence:
             seat.fence = token
             seat.answers.clear()
-            self._hang_up(seat)
+            seat.hang_up()
 
     # -- verbs of the holder ---------------------------------------------------------------------------------
 
     async def reset(
         self, lease: Lease, key: str, seed: int, baseline: Baseline, spec: ObserveSpec, deadline_s: float
     ) -> Observation:
-        require_grants(lease.grants, spec, baseline)
+        require_for(lease, spec, baseline)
 
         async def act(seat: Seat, driver: HostedDevice) -> Observation:
             observation = await driver.reset(seed, baseline, spec)
             seat.stale = False
-            self._saw(seat, observation)
+            seat.saw(observation)
             self._note(seat, f"reset to {baseline.snapshot or baseline.url}, seed {seed}")
             return observation
 
@@ -190,14 +141,14 @@ class DeviceHost:
     async def step(
         self, lease: Lease, key: str, actions: Sequence[Action], spec: ObserveSpec, deadline_s: float
     ) -> Observation:
-        require_grants(lease.grants, spec, actions=actions)
+        require_for(lease, spec, actions=actions)
 
         async def act(seat: Seat, driver: HostedDevice) -> Observation:
             _require_same_device(seat)
             observation = await driver.act(actions, spec)
             seat.steps += 1
             seat.step_times.append(self._clock.monotonic())
-            self._saw(seat, observation)
+            seat.saw(observation)
             for action in actions:
                 self._note(seat, _told(action))
             return observation
@@ -205,12 +156,12 @@ class DeviceHost:
         return await self._once(lease, "step", key, deadline_s, act)
 
     async def observe(self, lease: Lease, spec: ObserveSpec, deadline_s: float) -> Observation:
-        require_grants(lease.grants, spec)
+        require_for(lease, spec)
 
         async def act(seat: Seat, driver: HostedDevice) -> Observation:
             _require_same_device(seat)
             observation = await driver.observe(spec)
-            self._saw(seat, observation)
+            seat.saw(observation)
             return observation
 
         return await self._perform(lease, "observe", deadline_s, act)
@@ -219,7 +170,7 @@ class DeviceHost:
         self, lease: Lease, key: str, command: Sequence[str], timeout_s: float, deadline_s: float
     ) -> CommandResult:
         """Run a program on the device; `timeout_s` is the program's, within the verb's `deadline_s`."""
-        _require(lease, "shell", "running a command on the device")
+        require(lease, "shell", "running a command on the device")
 
         async def act(seat: Seat, driver: HostedDevice) -> CommandResult:
             _require_same_device(seat)
@@ -231,7 +182,7 @@ class DeviceHost:
         return await self._once(lease, "exec", key, deadline_s, act)
 
     async def put(self, lease: Lease, path: str, data: bytes, deadline_s: float) -> None:
-        _require(lease, "files", "writing files on the device")
+        require(lease, "files", "writing files on the device")
 
         async def act(seat: Seat, driver: HostedDevice) -> None:
             _require_same_device(seat)
@@ -243,13 +194,17 @@ class DeviceHost:
         await self._perform(lease, "put", deadline_s, act)
 
     async def get(self, lease: Lease, path: str, deadline_s: float) -> bytes:
-        _require(lease, "files", "reading files from the device")
+        require(lease, "files", "reading files from the device")
 
         async def act(seat: Seat, driver: HostedDevice) -> bytes:
             _require_same_device(seat)
             if not isinstance(driver, Files):
                 raise _unable("files")
-            return await driver.get(path)
+            data = await driver.get(path)
+            if len(data) > MAX_FILE:
+                message = f"{path} has {len(data)} bytes; at most {MAX_FILE} can be fetched"
+                raise FaultError(Fault("task", "too_large", message))
+            return data
 
         return await self._perform(lease, "get", deadline_s, act)
 
@@ -268,10 +223,7 @@ class DeviceHost:
         self, lease: Lease, service: str, deadline_s: float
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A stream to a service of the device, cut when the lease ends."""
-        grant = SERVICES.get(service)
-        if grant is None:
-            raise UsageError(f"there is no service {service!r}; there are {', '.join(SERVICES)}")
-        _require(lease, grant, f"the service {service!r}")
+        require_service(lease, service)
 
         async def act(seat: Seat, driver: HostedDevice) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
             _require_same_device(seat)
@@ -321,7 +273,11 @@ class DeviceHost:
                 await seat.up.wait()
         async with _deadline(verb, deadline_s), seat.turn:
             self._admit(seat, lease)
-            answer = await act(seat, _running(seat))
+            driver = _running(seat)
+            if seat.allowed != lease.token:
+                await _allow(driver, lease.egress)
+                seat.allowed = lease.token
+            answer = await act(seat, driver)
             self._admit(seat, lease)  # if the lease ended meanwhile, this is no longer the caller's
             return answer
 
@@ -330,18 +286,23 @@ class DeviceHost:
         if lease.token < seat.fence:
             raise LeaseError(fenced(lease.device, lease.token))
 
-    def _saw(self, seat: Seat, observation: Observation) -> None:
-        if observation.frame:
-            number = seat.frame.number + 1
-            seat.frame = Frame(observation.frame, observation.media_type, observation.hash, number)
+    def _note(self, seat: Seat, text: str) -> None:
+        seat.log.append(LogLine(self._clock.time(), seat.fence, text))
 
-    def _note(self, seat: Seat, line: str) -> None:
-        seat.log.append(f"{time.strftime('%H:%M:%S', time.localtime(self._clock.time()))} {line}")
 
-    def _hang_up(self, seat: Seat) -> None:
-        for writer in seat.streams:
-            writer.close()
-        seat.streams.clear()
+def _offered(configs: Mapping[str, DeviceConfig]) -> list[SlotInfo]:
+    first: dict[int, str] = {}  # slot of each entry of the config, by the entry's identity
+    return [
+        SlotInfo(
+            slot,
+            config.offers,
+            *config.size,
+            warm=config.warm,
+            idle_s=config.idle_s,
+            group=first.setdefault(id(config), slot),
+        )
+        for slot, config in configs.items()
+    ]
 
 
 def fenced(device: str, token: int) -> Fault:
@@ -356,15 +317,18 @@ def _running(seat: Seat) -> HostedDevice:
     return seat.driver
 
 
+async def _allow(driver: HostedDevice, egress: tuple[str, ...]) -> None:
+    """A new holder's way out, before anything else he does."""
+    if isinstance(driver, Networked):
+        await driver.allow(egress)
+    elif egress != PUBLIC:
+        raise UsageError("this device cannot bound what it reaches; lease it without egress=")
+
+
 def _require_same_device(seat: Seat) -> None:
     if seat.stale:
         message = "the farm was restarted and this device with it: reset it before going on"
         raise FaultError(Fault("farm", "restarted", message, retryable=True))
-
-
-def _require(lease: Lease, grant: str, what: str) -> None:
-    if grant not in lease.grants:
-        raise NotGranted(f'{what} needs a grant: lease with grants=["{grant}"]')
 
 
 def _unable(feature: str) -> UsageError:

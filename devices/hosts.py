@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from devices.host import Seat
-from devices.pool import Lease
+from devices.leases import Lease
+from devices.seats import Seat
 from guiagent.actions import Action
 from guiagent.types import Baseline, Capabilities, CommandResult, Observation, ObserveSpec
 
@@ -17,18 +17,26 @@ class SlotInfo:
 
     id: str  # in the whole farm: "browser-0", or "HOST.browser-0" on a host that joined
     kind: str
-    width: int
+    width: int  # of the screen in pixels; 0 where only the device itself knows
     height: int
+    warm: int | None = None  # free devices of the group to keep up; None: all of them
+    idle_s: float = 0.0  # after which a device beyond those is stopped
+    group: str = ""  # slots with the same one are sized together
 
 
 class Host(Protocol):
-    """Every method ends by a deadline, in a value or a FaultError (LeaseError where the token is old)."""
+    """Every method ends by a deadline, in a value or a FaultError (LeaseError where the token is old).
+
+    `start` may also raise InfrastructureError: this machine has nothing to run such a device with.
+    """
 
     @property
     def id(self) -> str: ...
 
     @property
-    def slots(self) -> Sequence[SlotInfo]: ...
+    def slots(self) -> Sequence[SlotInfo]:
+        """What it offers; does not change while it is part of a farm."""
+        ...
 
     @property
     def seats(self) -> Mapping[str, Seat]:

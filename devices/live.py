@@ -1,7 +1,8 @@
 """The live page: one static document, and one WebSocket that carries every device's screen.
 
 Text messages are the farm's state as JSON (`wire.FarmInfo`). Binary messages are frames: one byte with the
-length of the device's id, the id, the picture. A viewer that is slow gets fewer frames, never a backlog.
+length of the device's id, the id, the picture. Viewers get what they may see; one that is slow gets fewer
+frames, never a backlog.
 """
 
 import asyncio
@@ -16,7 +17,9 @@ import msgspec
 from starlette.responses import HTMLResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from devices.access import tenant_of
 from devices.service import PoolService
+from devices.views import Views
 from guiagent.wire import LIVE_PROTOCOL
 
 _FRAME_EVERY_S = 0.1
@@ -47,7 +50,7 @@ def stream(service: PoolService) -> Callable[[WebSocket], Awaitable[None]]:
     async def endpoint(socket: WebSocket) -> None:
         offered = socket.scope.get("subprotocols", [])
         await socket.accept(LIVE_PROTOCOL if LIVE_PROTOCOL in offered else None)
-        sender = asyncio.create_task(_send(socket, service))
+        sender = asyncio.create_task(_send(socket, service.views, tenant_of(socket)))
         try:
             while True:  # a viewer has nothing to say; this ends when it leaves
                 await socket.receive_text()
@@ -61,12 +64,12 @@ def stream(service: PoolService) -> Callable[[WebSocket], Awaitable[None]]:
     return endpoint
 
 
-async def _send(socket: WebSocket, service: PoolService) -> None:
+async def _send(socket: WebSocket, views: Views, tenant: str) -> None:
     shown: dict[str, int] = {}
     for round_ in itertools.count():
         if round_ % _STATE_EVERY == 0:
-            await socket.send_text(msgspec.json.encode(service.info()).decode())
-        for device, frame in service.frames():
+            await socket.send_text(msgspec.json.encode(views.farm(tenant)).decode())
+        for device, frame in views.frames(tenant):
             if frame.data and shown.get(device) != frame.number:
                 shown[device] = frame.number
                 name = device.encode()

@@ -1,23 +1,31 @@
 """The service's figures for Prometheus."""
 
 from collections import Counter as Tally
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from guiagent.errors import Fault
 from guiagent.wire import FarmInfo
 
 _STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
+_START_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class Metrics:
-    """One registry per service, so that several can live in one process."""
+    """One registry per service, so that several can live in one process.
 
-    def __init__(self) -> None:
+    Args:
+        farm: the farm as the operator sees it now.
+        used: device-seconds by tenant since the service began.
+    """
+
+    def __init__(self, farm: Callable[[], FarmInfo], used: Callable[[], dict[str, float]]) -> None:
         self._registry = CollectorRegistry()
-        self._devices = Gauge(
-            "guiagent_devices", "Devices by state", ("kind", "state"), registry=self._registry
-        )
+        self._registry.register(_Present(farm, used))
         self._faults = Counter(
             "guiagent_faults", "Faults by origin", ("origin", "code"), registry=self._registry
         )
@@ -30,13 +38,59 @@ class Metrics:
         self.lease_wait = Histogram(
             "guiagent_lease_wait_seconds", "From request to durable grant", registry=self._registry
         )
+        self._starts = Histogram(
+            "guiagent_start_seconds",
+            "Starting a device, failed starts included",
+            ("kind",),
+            buckets=_START_BUCKETS,
+            registry=self._registry,
+        )
+        self._resets = Histogram(
+            "guiagent_reset_seconds",
+            "Wiping and attesting a device between two leases",
+            ("kind",),
+            buckets=_STEP_BUCKETS,
+            registry=self._registry,
+        )
 
     def fault(self, fault: Fault) -> None:
         self._faults.labels(fault.origin, fault.code).inc()
 
-    def render(self, farm: FarmInfo) -> bytes:
+    def started(self, kind: str) -> AbstractContextManager[object]:
+        """Times the start of a device."""
+        return self._starts.labels(kind).time()
+
+    def recycled(self, kind: str) -> AbstractContextManager[object]:
+        """Times the reset of a device between leases."""
+        return self._resets.labels(kind).time()
+
+    def render(self) -> bytes:
         """The text exposition format."""
-        self._devices.clear()
-        for (kind, state), count in Tally((device.kind, device.state) for device in farm.devices).items():
-            self._devices.labels(kind, state).set(count)
         return generate_latest(self._registry)
+
+
+class _Present(Collector):
+    """What is so at the moment of asking."""
+
+    def __init__(self, farm: Callable[[], FarmInfo], used: Callable[[], dict[str, float]]) -> None:
+        self._farm = farm
+        self._used = used
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        farm = self._farm()
+        devices = GaugeMetricFamily("guiagent_devices", "Devices by state", labels=("kind", "state"))
+        for (kind, state), count in Tally((device.kind, device.state) for device in farm.devices).items():
+            devices.add_metric((kind, state), count)
+        yield devices
+        yield GaugeMetricFamily("guiagent_queue_requests", "Lease requests that wait", value=farm.queue)
+        oldest = max((one.waited_s for one in farm.waiting), default=0.0)
+        yield GaugeMetricFamily("guiagent_queue_oldest_wait_seconds", "The longest wait", value=oldest)
+        used = CounterMetricFamily(
+            "guiagent_device_seconds", "Time that devices were held, by tenant", labels=("tenant",)
+        )
+        for tenant, seconds in self._used().items():
+            used.add_metric((tenant,), seconds)
+        yield used

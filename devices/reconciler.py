@@ -1,39 +1,45 @@
-"""Brings the farm to what it should be: every slot filled, every lease in time, every device clean."""
+"""Brings the farm to what it should be: wanted slots filled, others empty, every lease in time, every device
+clean."""
 
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from devices.host import DeviceHost
-from devices.pool import DeviceState, Event, Pool, Slot
+from devices.hosts import Host
+from devices.leases import LOCAL, RUNS_NOT, DeviceState, Event, Slot
+from devices.metrics import Metrics
+from devices.pool import Pool
 from guiagent.errors import Fault, FaultError, InfrastructureError
 from guiagent.protocols import Clock
 
 _TICK_S = 0.1
 _HEALTH_EVERY_S = 1.0
-_STARTS_AT_ONCE = max(2, os.cpu_count() or 1)
+_STARTS_AT_ONCE = max(2, os.cpu_count() or 1)  # of one host
+_TO_COME = frozenset({DeviceState.DEAD, DeviceState.BOOTING})
 
 
 class Reconciler:
     """`changed(events)` is called after each round and job, with what has to be stored (often nothing);
-    `faulted(device, fault)` when a device broke."""
+    `faulted(device, fault)` when a device broke. `hosts` may gain and lose entries at any time."""
 
     def __init__(
         self,
         pool: Pool,
-        host: DeviceHost,
+        hosts: Mapping[str, Host],
         changed: Callable[[Sequence[Event]], None],
         faulted: Callable[[str, Fault], None],
+        metrics: Metrics,
         clock: Clock = time,
     ) -> None:
-        self.settled = asyncio.Event()  # every slot has come up, or failed to, once
+        self.settled = asyncio.Event()  # every wanted slot has come up, or failed to, once
         self._pool = pool
-        self._host = host
+        self._hosts = hosts
         self._changed = changed
         self._faulted = faulted
+        self._metrics = metrics
         self._clock = clock
-        self._starting = asyncio.Semaphore(_STARTS_AT_ONCE)
+        self._starting: dict[str, asyncio.Semaphore] = {}
         self._wake = asyncio.Event()
         self._at_work: set[str] = set()  # slots with a job under way
         self._checked: dict[str, float] = {}
@@ -49,11 +55,14 @@ class Reconciler:
                 while True:
                     self._wake.clear()
                     now = self._clock.monotonic()
+                    self._pool.size(now)
                     self._changed(self._pool.expire(now))
                     for slot in self._pool.slots.values():
                         if slot.id not in self._at_work and (job := self._job(slot, now)) is not None:
                             self._at_work.add(slot.id)
-                            jobs.create_task(self._work(slot, job))
+                            jobs.create_task(self._work(slot.id, self._hosts[slot.host], job))
+                    if not self.settled.is_set():
+                        self._settle()
                     await self._pause()
         except* InfrastructureError as errors:
             raise _first(errors) from None
@@ -65,7 +74,12 @@ class Reconciler:
         except TimeoutError:
             pass
 
-    def _job(self, slot: Slot, now: float) -> Callable[[Slot], Awaitable[None]] | None:
+    def _settle(self) -> None:
+        slots = self._pool.slots.values()
+        if not any(slot.state in _TO_COME and not (slot.generation and slot.reason) for slot in slots):
+            self.settled.set()
+
+    def _job(self, slot: Slot, now: float) -> Callable[[str, Host], Awaitable[None]] | None:
         match slot.state:
             case DeviceState.DEAD:
                 return self._start
@@ -76,40 +90,46 @@ class Reconciler:
             case DeviceState.READY if self._checked.get(slot.id, 0.0) + _HEALTH_EVERY_S <= now:
                 self._checked[slot.id] = now
                 return self._check
+            case _ if slot.running and slot.state in RUNS_NOT:
+                return self._stop
             case _:
                 return None
 
-    async def _work(self, slot: Slot, job: Callable[[Slot], Awaitable[None]]) -> None:
+    async def _work(self, device: str, host: Host, job: Callable[[str, Host], Awaitable[None]]) -> None:
         try:
-            await job(slot)
+            await job(device, host)
         except FaultError as error:
-            self._faulted(slot.id, error.fault)
-        self._at_work.discard(slot.id)
-        slots = self._pool.slots.values()
-        if all(one.generation > 0 and one.state is not DeviceState.BOOTING for one in slots):
-            self.settled.set()
+            self._faulted(device, error.fault)
+        self._at_work.discard(device)
         self._changed(())
         self.wake()
 
-    async def _start(self, slot: Slot) -> None:
-        first = slot.generation == 0
-        self._pool.device_booting(slot.id)
+    async def _start(self, device: str, host: Host) -> None:
+        slot = self._pool.slots[device]
+        self._pool.device_booting(device)
         try:
-            async with self._starting:
-                capabilities = await self._host.start(slot.id)
+            async with self._starting.setdefault(host.id, asyncio.Semaphore(_STARTS_AT_ONCE)):
+                with self._metrics.started(slot.kind):
+                    capabilities = await host.start(device)
         except InfrastructureError as error:
-            if first:
+            if host.id == LOCAL and not self.settled.is_set() and slot.generation == 1:
                 raise
             raise FaultError(Fault("device", "not_started", str(error), retryable=True)) from error
-        self._host.open(slot.id, stale=slot.lease is not None)
-        self._pool.device_ready(slot.id, capabilities)
+        host.open(device, stale=slot.lease is not None)
+        self._pool.device_ready(device, capabilities)
 
-    async def _recycle(self, slot: Slot) -> None:
-        await self._host.recycle(slot.id)
-        self._pool.device_clean(slot.id)
+    async def _recycle(self, device: str, host: Host) -> None:
+        with self._metrics.recycled(self._pool.slots[device].kind):
+            await host.recycle(device)
+        self._pool.device_clean(device)
 
-    async def _check(self, slot: Slot) -> None:
-        await self._host.check(slot.id)
+    async def _check(self, device: str, host: Host) -> None:
+        await host.check(device)
+        self._pool.device_healthy(device)
+
+    async def _stop(self, device: str, host: Host) -> None:
+        await host.stop(device)
+        self._pool.device_stopped(device)
 
 
 def _first(errors: BaseExceptionGroup[InfrastructureError]) -> InfrastructureError:

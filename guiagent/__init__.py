@@ -3,7 +3,7 @@
     import guiagent
 
     with guiagent.connect() as farm, farm.lease("browser") as device:
-        device.goto("https://example.org")
+        device.open("https://example.org")
         print(device.screenshot().size)
 
 Names are loaded when they are first used, so that `import guiagent` costs nothing.

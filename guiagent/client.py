@@ -8,26 +8,24 @@ and nothing is clicked twice.
 """
 
 import asyncio
-import contextlib
-import itertools
 import secrets
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Self
+from urllib.parse import quote
 
 import msgspec
 from pydantic import ValidationError
 
 from guiagent import wire
-from guiagent.actions import ACTIONS, Action, Wait
 from guiagent.connection import Answer, Connections
-from guiagent.errors import Fault, FaultError, InfrastructureError, LeaseError, UsageError
-from guiagent.types import Baseline, Capabilities, Health, Observation, ObserveSpec
+from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
+from guiagent.leased import MARGIN_S, LeasedDevice
+
+__all__ = ["FarmClient", "LeasedDevice", "Leasing"]
 
 # Before each further attempt; a pool that restarts is back well within them.
-_PAUSES_S = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-_MARGIN_S = 10.0  # on top of what the pool was given
+_PAUSES_S = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
 _CONTROL_S = 10.0
-_RESET_S = 60.0
 
 
 class FarmClient:
@@ -35,6 +33,7 @@ class FarmClient:
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url.rstrip("/")
+        self.token = token
         self._connections = Connections(self.url, token)
         self._reached = False
         self._held: set[LeasedDevice] = set()
@@ -44,20 +43,43 @@ class FarmClient:
         kind: str = "browser",
         *,
         ttl: float = 60.0,
-        features: Iterable[str] = (),
+        needs: Iterable[str] = (),
         grants: Iterable[wire.Grant] = (),
+        egress: Iterable[str] = ("public",),
         label: str = "",
         wait: float = 30.0,
+        device: str = "",
+        takeover: bool = False,
     ) -> "Leasing":
         """One device, to be awaited or entered with `async with`.
 
         The lease ends `ttl` seconds after the last sign of life of this process; while it lives it is
-        renewed by itself. Grants: "exec" for probes and baseline scripts, "shell" for shell actions.
+        renewed by itself.
 
-        Raises UsageError where the farm can never give it, FaultError (code "no_device") where none came free
-        within `wait` seconds.
+        Args:
+            needs: what it has to be able to do (`Capabilities.features`), and how large its screen is at
+                least ("720p", "1080p").
+            grants: "exec" for probes, baseline scripts and the service "cdp"; "shell" for shell actions,
+                `exec`, "adb" and "osworld"; "files" for `put` and `get`.
+            egress: what it may reach: host names, `*.host`, `host:port`, CIDR blocks, or "public".
+            device: this one and no other, whatever `kind` says.
+            takeover: end the lease there is on `device`, and have it as it is. The operator's.
+
+        Raises UsageError where the farm can never give it; FaultError where none came free within `wait`
+        seconds (code "no_device") or the tenant has what it may have for now ("quota").
         """
-        return Leasing(self, _wish(kind, 1, ttl, features, grants, label, wait))
+        wish = _wish(
+            kind=kind,
+            ttl_s=ttl,
+            needs=list(needs),
+            grants=list(grants),
+            egress=list(egress),
+            label=label,
+            wait_s=wait,
+            device=device,
+            takeover=takeover,
+        )
+        return Leasing(self, wish)
 
     async def lease_group(
         self,
@@ -65,18 +87,60 @@ class FarmClient:
         n: int = 1,
         *,
         ttl: float = 60.0,
-        features: Iterable[str] = (),
+        needs: Iterable[str] = (),
         grants: Iterable[wire.Grant] = (),
+        egress: Iterable[str] = ("public",),
         label: str = "",
         wait: float = 30.0,
-    ) -> list["LeasedDevice"]:
+    ) -> list[LeasedDevice]:
         """`n` devices at once, or none; else as `lease`."""
-        return await self._take(_wish(kind, n, ttl, features, grants, label, wait))
+        wish = _wish(
+            kind=kind,
+            n=n,
+            ttl_s=ttl,
+            needs=list(needs),
+            grants=list(grants),
+            egress=list(egress),
+            label=label,
+            wait_s=wait,
+        )
+        return await self._take(wish)
 
     async def devices(self) -> wire.FarmInfo:
-        """Every device of the farm, its state and holder, and how many requests wait for one."""
+        """The devices this caller may see, their states and holders, and how many requests wait for one."""
         answer = await self._call("GET", wire.DEVICES)
         return msgspec.json.decode(answer.body, type=wire.FarmInfo)
+
+    def resume(self, lease: wire.LeaseInfo, wish: wire.LeaseRequest) -> LeasedDevice:
+        """A device whose lease another client took and `LeasedDevice.detach`ed."""
+        device = LeasedDevice(self, lease, wish)
+        self._held.add(device)
+        return device
+
+    async def frame(self, device: str) -> tuple[bytes, str]:
+        """The last frame the pool saw of a device, and its media type."""
+        answer = await self._call("GET", f"{wire.DEVICES}/{quote(device, safe='')}/frame")
+        return answer.body, answer.headers.get("content-type", "")
+
+    async def logs(self, device: str) -> str:
+        """What happened on a device, a line for each event."""
+        return (await self._call("GET", f"{wire.DEVICES}/{quote(device, safe='')}/logs")).body.decode()
+
+    async def quarantine(self, device: str, reason: str) -> None:
+        """Take a device out of service at once; its lease ends with the reason. The operator's."""
+        await self._mark(device, "quarantine", reason)
+
+    async def drain(self, device: str, reason: str = "") -> None:
+        """Take a device out of service once its lease has ended. The operator's."""
+        await self._mark(device, "drain", reason)
+
+    async def restore(self, device: str) -> None:
+        """Put a device back into service. The operator's."""
+        await self._mark(device, "restore", "")
+
+    async def _mark(self, device: str, verb: str, reason: str) -> None:
+        body = wire.Reason(reason=reason).model_dump_json().encode()
+        await self._call("POST", f"{wire.DEVICES}/{quote(device, safe='')}/{verb}", body)
 
     async def close(self) -> None:
         await asyncio.gather(*(device.close() for device in list(self._held)))
@@ -88,11 +152,11 @@ class FarmClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _take(self, wish: wire.LeaseRequest) -> list["LeasedDevice"]:
-        timeout_s = wish.wait_s + _CONTROL_S
+    async def _take(self, wish: wire.LeaseRequest) -> list[LeasedDevice]:
+        timeout_s = wish.wait_s + MARGIN_S
         answer = await self._call("POST", wire.LEASES, wish.model_dump_json().encode(), timeout_s)
         leases = msgspec.json.decode(answer.body, type=wire.Leases).leases
-        devices = [LeasedDevice(self, lease, wish.ttl_s) for lease in leases]
+        devices = [LeasedDevice(self, lease, wish) for lease in leases]
         self._held.update(devices)
         return devices
 
@@ -136,14 +200,14 @@ class Leasing:
         self._wish = wish
         self._device: LeasedDevice | None = None
 
-    async def _taken(self) -> "LeasedDevice":
+    async def _taken(self) -> LeasedDevice:
         (device,) = await self._farm._take(self._wish)
         return device
 
-    def __await__(self) -> Generator[Any, None, "LeasedDevice"]:
+    def __await__(self) -> Generator[Any, None, LeasedDevice]:
         return self._taken().__await__()
 
-    async def __aenter__(self) -> "LeasedDevice":
+    async def __aenter__(self) -> LeasedDevice:
         self._device = await self
         return self._device
 
@@ -152,112 +216,10 @@ class Leasing:
             await self._device.close()
 
 
-class LeasedDevice:
-    """A device held under a lease; implements `guiagent.protocols.Device`. `close` gives it back.
-
-    Attributes:
-        id: the device's name in the farm, such as "browser-2".
-        token: the lease's fencing token.
-        deadline_s: how long a step or an observation may take, beyond the waits among its actions.
-    """
-
-    def __init__(self, farm: FarmClient, lease: wire.LeaseInfo, ttl: float) -> None:
-        self.id = lease.device
-        self.token = lease.token
-        self.deadline_s = 30.0
-        self._farm = farm
-        self._path = f"{wire.LEASES}/{lease.id}"
-        self._capabilities = lease.capabilities
-        self._ttl = ttl
-        self._keys = (f"{secrets.token_hex(4)}-{number}" for number in itertools.count())
-        self._loop = asyncio.get_running_loop()
-        self._renewed = self._loop.time()
-        self._keeper = asyncio.create_task(self._keep())
-
-    async def describe(self) -> Capabilities:
-        return self._capabilities
-
-    async def reset(self, seed: int, baseline: Baseline, spec: ObserveSpec) -> Observation:
-        ask = wire.ResetRequest(self.token, next(self._keys), seed, baseline, spec, _RESET_S)
-        return await self._verb("reset", ask, ask.deadline_s)
-
-    async def observe(self, spec: ObserveSpec) -> Observation:
-        ask = wire.ObserveRequest(self.token, spec, self.deadline_s)
-        return await self._verb("observe", ask, ask.deadline_s)
-
-    async def act(self, actions: Sequence[Action], spec: ObserveSpec) -> Observation:
-        waits = sum(action.ms for action in actions if isinstance(action, Wait)) / 1000
-        raw = msgspec.Raw(ACTIONS.dump_json(list(actions)))
-        ask = wire.StepRequest(self.token, next(self._keys), raw, spec, self.deadline_s + waits)
-        return await self._verb("step", ask, ask.deadline_s)
-
-    async def health(self) -> Health:
-        """Of the lease: whether the pool still grants it."""
-        try:
-            await self._renew()
-        except FaultError as error:
-            return Health(False, str(error))
-        return Health(True)
-
-    async def close(self) -> None:
-        """Give the device back. A pool that is gone, or that ended the lease before, is no error."""
-        self._keeper.cancel()
-        if self in self._farm._held:
-            self._farm._held.discard(self)
-            with contextlib.suppress(FaultError):
-                await self._farm._call("DELETE", self._path, pauses=_PAUSES_S[:2])
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _verb(self, verb: str, ask: msgspec.Struct, deadline_s: float) -> Observation:
-        self._renewed = self._loop.time()  # every verb renews the lease
-        body = msgspec.json.encode(ask)
-        answer = await self._farm._call("POST", f"{self._path}/{verb}", body, deadline_s + _MARGIN_S)
-        return wire.decode_observation(answer.body)
-
-    async def _renew(self) -> None:
-        self._renewed = self._loop.time()
-        body = wire.RenewRequest(ttl_s=self._ttl).model_dump_json().encode()
-        await self._farm._call("POST", f"{self._path}/renew", body)
-
-    async def _keep(self) -> None:
-        """Renew whenever a third of the time to live went by without a verb."""
-        while True:
-            if (left := self._renewed + self._ttl / 3 - self._loop.time()) > 0:
-                await asyncio.sleep(left)
-                continue
-            try:
-                await self._renew()
-            except LeaseError:
-                return  # it ended: the next verb says why
-            except FaultError:
-                pass  # the pool is away: it may be back at the next turn
-
-
-def _wish(
-    kind: str,
-    n: int,
-    ttl: float,
-    features: Iterable[str],
-    grants: Iterable[wire.Grant],
-    label: str,
-    wait: float,
-) -> wire.LeaseRequest:
+def _wish(**fields: Any) -> wire.LeaseRequest:
     try:
-        return wire.LeaseRequest(
-            kind=kind,
-            n=n,
-            ttl_s=ttl,
-            features=list(features),
-            grants=list(grants),
-            label=label,
-            wait_s=wait,
-            key=secrets.token_hex(8),
-        )
+        return wire.LeaseRequest(**fields, key=secrets.token_hex(8))
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"lease: {first['loc'][0]}: {first['msg']}") from error
+        where = f"{first['loc'][0]}: " if first["loc"] else ""
+        raise UsageError(f"lease: {where}{first['msg']}") from error

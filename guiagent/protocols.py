@@ -5,9 +5,8 @@ Every device verb has a deadline and ends in a value or a `FaultError`.
 
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from guiagent.actions import Action
 from guiagent.types import (
     Baseline,
     Capabilities,
@@ -18,6 +17,9 @@ from guiagent.types import (
     PolicyStep,
     Score,
 )
+
+if TYPE_CHECKING:  # models that cost a process a tenth of a second, and most drivers' processes need none
+    from guiagent.actions import Action
 
 
 @runtime_checkable
@@ -32,7 +34,7 @@ class Device(Protocol):
 
     async def observe(self, spec: ObserveSpec) -> Observation: ...
 
-    async def act(self, actions: Sequence[Action], spec: ObserveSpec) -> Observation:
+    async def act(self, actions: Sequence["Action"], spec: ObserveSpec) -> Observation:
         """Execute in order until one fails, settle, and show the result in the same round trip."""
         ...
 

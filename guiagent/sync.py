@@ -2,7 +2,7 @@
 itself.
 
     with guiagent.connect() as farm, farm.lease("browser") as device:
-        device.goto("https://example.org")
+        device.open("https://example.org")
         device.click(120, 80)
         device.screenshot().image.show()
 
@@ -14,7 +14,8 @@ import atexit
 import contextlib
 import io
 import threading
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
@@ -25,17 +26,20 @@ from guiagent.actions import ACTION, Action, Button
 from guiagent.client import FarmClient, LeasedDevice
 from guiagent.embedded import find_pool, private_pool
 from guiagent.errors import UsageError
-from guiagent.types import Baseline, FrameFormat, Observation, ObserveSpec
+from guiagent.types import Baseline, CommandResult, FrameFormat, Observation, ObserveSpec
 from guiagent.wire import Endpoint, FarmInfo, Grant
 
 T = TypeVar("T")
 
 
-def connect(url: str | None = None, token: str | None = None, *, devices: int = 1) -> "Farm":
+def connect(
+    url: str | None = None, token: str | None = None, *, devices: Sequence[str] = ("browser",)
+) -> "Farm":
     """A farm of devices; use it in `with`, or call its `close`.
 
     With `url` and `token`: that pool. Without: the pool this user has running (`guiagent up`), or else one of
-    `devices` headless browsers that is started for this process and ends with it.
+    `devices`, words such as "browser=4@1280x720" or "phone", that is started for this process and ends with
+    it.
 
     Raises InfrastructureError where no pool answers, or none can be started.
     """
@@ -49,7 +53,7 @@ def connect(url: str | None = None, token: str | None = None, *, devices: int = 
 class Farm:
     """A connection to a pool; several threads may share it."""
 
-    def __init__(self, endpoint: Endpoint | None, devices: int) -> None:
+    def __init__(self, endpoint: Endpoint | None, devices: Sequence[str]) -> None:
         self._resources = contextlib.ExitStack()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="guiagent", daemon=True)
@@ -71,14 +75,28 @@ class Farm:
         kind: str = "browser",
         *,
         ttl: float = 60.0,
+        needs: Iterable[str] = (),
         grants: Iterable[Grant] = (),
+        egress: Iterable[str] = ("public",),
         label: str = "",
         wait: float = 30.0,
+        device: str = "",
+        takeover: bool = False,
     ) -> "SyncDevice":
         """One device; use it in `with`, or call its `close`. Arguments and errors as `FarmClient.lease`."""
 
         async def take() -> LeasedDevice:
-            return await self._client.lease(kind, ttl=ttl, grants=grants, label=label, wait=wait)
+            return await self._client.lease(
+                kind,
+                ttl=ttl,
+                needs=needs,
+                grants=grants,
+                egress=egress,
+                label=label,
+                wait=wait,
+                device=device,
+                takeover=takeover,
+            )
 
         return SyncDevice(self, self.wait(take()))
 
@@ -109,10 +127,10 @@ class Farm:
 
     # Both run on the loop's thread: a pool is tied to the life of the thread that started it.
 
-    async def _open(self, endpoint: Endpoint | None, devices: int) -> tuple[Endpoint, FarmClient]:
+    async def _open(self, endpoint: Endpoint | None, devices: Sequence[str]) -> tuple[Endpoint, FarmClient]:
         endpoint = endpoint or await find_pool()
         if endpoint is None:
-            endpoint = self._resources.enter_context(private_pool(devices))
+            endpoint = self._resources.enter_context(private_pool(*devices))
         client = FarmClient(endpoint.url, endpoint.token)
         await client.devices()  # a wrong address or token shows here, not at the first click
         return endpoint, client
@@ -162,8 +180,9 @@ class SyncDevice:
         """The page with this device's screen. It carries the pool's token: treat it as a secret."""
         return f"{self._farm.live_url}&device={self.id}"
 
-    def goto(self, url: str) -> Observation:
-        return self._do("open", target=url)
+    def open(self, target: str) -> Observation:
+        """A page by its address, or an app by its name."""
+        return self._do("open", target=target)
 
     def click(self, x: int, y: int, button: Button = "left", count: int = 1) -> Observation:
         return self._do("click", x=x, y=y, button=button, count=count)
@@ -187,9 +206,17 @@ class SyncDevice:
         """Several actions in one round trip; what went wrong is in `action_error`."""
         return self._farm.wait(self._device.act(actions, ObserveSpec()))
 
-    def reset(self, url: str = "about:blank", seed: int = 0, script: str | None = None) -> Observation:
-        """To a clean device that shows `url`; `script` (grant "exec") runs there with SEED."""
-        return self._farm.wait(self._device.reset(seed, Baseline(url, script), ObserveSpec()))
+    def reset(
+        self,
+        url: str = "about:blank",
+        seed: int = 0,
+        script: str | None = None,
+        snapshot: str | None = None,
+    ) -> Observation:
+        """To a clean device that shows `url`, or to a `snapshot`; `script` (grant "exec") runs there with
+        SEED."""
+        baseline = Baseline(url, script, snapshot)
+        return self._farm.wait(self._device.reset(seed, baseline, ObserveSpec()))
 
     def observe(
         self,
@@ -209,6 +236,36 @@ class SyncDevice:
     def evaluate(self, expression: str) -> Any:
         """The JSON value of a JavaScript expression in the page. The lease needs the grant "exec"."""
         return self.observe("none", probes={"value": expression}).probes["value"]
+
+    def exec(self, *command: str, timeout: float = 30.0) -> CommandResult:
+        """Run a program on the device: `exec("ls", "/tmp")`, no shell between. Grant "shell"."""
+        return self._farm.wait(self._device.exec(command, timeout))
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file on the device. Grant "files"."""
+        self._farm.wait(self._device.put(path, data))
+
+    def get(self, path: str) -> bytes:
+        """A file of the device. Grant "files"."""
+        return self._farm.wait(self._device.get(path))
+
+    def snapshot(self) -> str:
+        """Keep the device's state as it is; `reset(snapshot=...)` goes back to it, here or on a sibling."""
+        return self._farm.wait(self._device.snapshot())
+
+    def fork(self, n: int = 1) -> "list[SyncDevice]":
+        """`n` more devices in the state this one is in; all of them or none."""
+        return [SyncDevice(self._farm, one) for one in self._farm.wait(self._device.fork(n))]
+
+    @contextlib.contextmanager
+    def forward(self, service: str) -> Iterator[int]:
+        """A loopback port of this machine that leads to "adb", "cdp" or "osworld" of the device."""
+        forwarding = self._device.forward(service)
+        port = self._farm.wait(forwarding.__aenter__())
+        try:
+            yield port
+        finally:
+            self._farm.wait(_left(forwarding))
 
     def close(self) -> None:
         """Give the device back."""
@@ -230,3 +287,7 @@ class SyncDevice:
         if observation.action_error is not None:
             raise UsageError(f"{kind}: {observation.action_error}")
         return observation
+
+
+async def _left(manager: AbstractAsyncContextManager[object]) -> None:
+    await manager.__aexit__(None, None, None)

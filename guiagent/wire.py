@@ -1,20 +1,22 @@
 """The farm's API as data: paths, requests, replies, and problems (RFC 9457); shared by server and client.
 
-Requests are JSON. Verbs of a device answer in msgpack, so that frames travel as the bytes they are. What a
-person sends by hand (taking and renewing a lease) is a pydantic model and shows in the OpenAPI schema; what
-travels a hundred times a second is a msgspec struct, with only the actions left to pydantic.
+Requests are JSON. Observations answer in msgpack, so that frames travel as the bytes they are; files travel
+raw. What a person sends by hand (taking and renewing a lease) is a pydantic model; what travels a hundred
+times a second is a msgspec struct, with only the actions left to pydantic.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from guiagent.errors import Fault, FaultError, GuiAgentError, LeaseError, UsageError
-from guiagent.types import Baseline, Capabilities, Observation, ObserveSpec
+from guiagent.types import Baseline, Capabilities, CommandResult, Observation, ObserveSpec
 
 LEASES = "/v1/leases"
 DEVICES = "/v1/devices"
+HOSTS = "/v1/hosts"
+OPENAPI = "/v1/openapi.json"
 LIVE = "/v1/live"
 HEALTH = "/healthz"
 METRICS = "/metrics"
@@ -22,28 +24,54 @@ LIVE_PROTOCOL = "guiagent.live"  # WebSocket subprotocol; the bearer token is of
 JSON = "application/json"
 MSGPACK = "application/msgpack"
 PROBLEM = "application/problem+json"
+OCTETS = "application/octet-stream"
+TEXT = "text/plain"
 MAX_BODY = 1 << 20  # bytes of a request
+MAX_FILE = 64 << 20  # bytes of a file, each way
+CLOSED = 4000  # plus the status a problem would have: why the pool closed a connection to a service
 
 Grant = Literal["exec", "shell", "files"]
 SERVICES: dict[str, Grant] = {"cdp": "exec", "adb": "shell", "osworld": "shell"}
 """What `connect` reaches, and the grant each needs."""
 Name = Annotated[str, Field(min_length=1, max_length=64)]
+Target = Annotated[str, Field(min_length=1, max_length=255)]
 
 
 class LeaseRequest(BaseModel):
-    """Take `n` devices of one kind at once, or none; wait up to `wait_s` seconds for them."""
+    """Take `n` devices of one kind at once, or none; wait up to `wait_s` seconds for them.
+
+    Attributes:
+        needs: what the devices have to be able to do (`Capabilities.features`), and how large their screens
+            are at least ("720p", "1080p").
+        egress: what they may reach: host names, `*.host`, `host:port`, CIDR blocks, or "public".
+        key: idempotency key: asked again with the same one, the same leases come back while they live.
+        device: this one and no other, whatever `kind` says. Tenants can name those only that they hold.
+        takeover: end the lease there is on `device` and have it as it is. For the operator.
+        near: a lease of the caller's; the devices come from the same host, where its snapshots are.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     kind: Name = "browser"
     n: Annotated[int, Field(ge=1, le=256)] = 1
     ttl_s: Annotated[float, Field(ge=0.1, le=3600.0)] = 60.0
-    features: list[Name] = []
-    grants: list[Grant] = []
+    needs: Annotated[list[Name], Field(max_length=32)] = []
+    grants: Annotated[list[Grant], Field(max_length=8)] = []
+    egress: Annotated[list[Target], Field(max_length=256)] = ["public"]
     label: Annotated[str, Field(max_length=128)] = ""
     wait_s: Annotated[float, Field(ge=0.0, le=600.0)] = 30.0
     key: Annotated[str, Field(max_length=64)] = ""
-    """Idempotency key: asked again with the same one, the same leases come back while they live."""
+    device: Annotated[str, Field(max_length=128)] = ""
+    takeover: bool = False
+    near: Annotated[str, Field(max_length=64)] = ""
+
+    @model_validator(mode="after")
+    def _one_device(self) -> Self:
+        if self.device and self.n != 1:
+            raise ValueError("one named device is one lease: n must be 1")
+        if self.takeover and not self.device:
+            raise ValueError("takeover needs the device to take")
+        return self
 
 
 class RenewRequest(BaseModel):
@@ -54,8 +82,18 @@ class RenewRequest(BaseModel):
     ttl_s: Annotated[float, Field(ge=0.1, le=3600.0)]
 
 
+class Reason(BaseModel):
+    """Why an operator does what he does; shown with the device."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: Annotated[str, Field(max_length=500)] = ""
+
+
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-Deadline = Annotated[float, msgspec.Meta(gt=0.0, le=600.0)]
+MAX_DEADLINE_S = 600.0
+Deadline = Annotated[float, msgspec.Meta(gt=0.0, le=MAX_DEADLINE_S)]
+Argument = Annotated[str, msgspec.Meta(max_length=1 << 17)]
 
 
 class ResetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,6 +121,26 @@ class ObserveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deadline_s: Deadline = 30.0
 
 
+class ExecRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`timeout_s` is the program's, within the verb's `deadline_s`."""
+
+    token: int
+    key: Key
+    command: Annotated[list[Argument], msgspec.Meta(min_length=1, max_length=1024)]
+    timeout_s: Deadline = 30.0
+    deadline_s: Deadline = 60.0
+
+
+class SnapshotRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    token: int
+    key: Key
+    deadline_s: Deadline = 60.0
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    name: str  # for `Baseline.snapshot`
+
+
 class LeaseInfo(msgspec.Struct, frozen=True):
     id: str
     token: int
@@ -93,6 +151,26 @@ class LeaseInfo(msgspec.Struct, frozen=True):
 
 class Leases(msgspec.Struct, frozen=True):
     leases: list[LeaseInfo]
+
+
+class Renewed(msgspec.Struct, frozen=True):
+    expires_in_s: float
+
+
+class HeldLease(msgspec.Struct, frozen=True):
+    """A live lease as its holder and the operator see it."""
+
+    id: str
+    device: str
+    token: int
+    tenant: str
+    label: str
+    expires_in_s: float
+    held_s: float
+
+
+class HeldLeases(msgspec.Struct, frozen=True):
+    leases: list[HeldLease]
 
 
 class DeviceInfo(msgspec.Struct, frozen=True):
@@ -107,11 +185,48 @@ class DeviceInfo(msgspec.Struct, frozen=True):
     steps: int
     faults: int
     idle_s: float | None  # since the last step; None before the first
+    host: str = ""
+    tenant: str = ""  # of its holder; "" is the operator, or nobody
+    reason: str = ""  # why it is out of service, or last failed
+    probation: bool = False  # failed before and has not proved itself yet: it is given out last
+    mark: str = ""  # "drain" or "quarantine" where an operator said so
+    features: list[str] = []
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A lease request in the queue."""
+
+    kind: str
+    n: int
+    label: str
+    tenant: str
+    place: int  # among those for its kind, from 1
+    waited_s: float
+    eta_s: float | None  # None where nothing tells yet
 
 
 class FarmInfo(msgspec.Struct, frozen=True):
+    """A tenant sees the devices it holds and its own requests; the operator sees everything."""
+
     devices: list[DeviceInfo]
-    queue: int  # lease requests waiting
+    queue: int  # lease requests waiting, of everybody
+    free: dict[str, int] = {}  # by kind: devices nobody holds that could be had
+    waiting: list[Waiting] = []
+
+
+class HostInfo(msgspec.Struct, frozen=True):
+    id: str
+    devices: int
+    by_state: dict[str, int]
+    away: bool  # its devices are lost until it joins again
+
+
+class Hosts(msgspec.Struct, frozen=True):
+    hosts: list[HostInfo]
+
+
+class Health(msgspec.Struct, frozen=True):
+    ok: bool
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -137,10 +252,13 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     retryable: bool = False
     fault: Fault | None = None
     position: int | None = None  # in the queue, where no device came free in time
+    eta_s: float | None = None  # how long it would have taken yet, as far as that can be told
+    retry_after_s: float | None = None
     type: str = "about:blank"
 
 
 _observation = msgspec.msgpack.Decoder(Observation)
+_result = msgspec.json.Decoder(CommandResult)
 _problem = msgspec.json.Decoder(Problem)
 
 
@@ -151,6 +269,10 @@ def encode(value: Any) -> bytes:
 
 def decode_observation(body: bytes) -> Observation:
     return _observation.decode(body)
+
+
+def decode_result(body: bytes) -> CommandResult:
+    return _result.decode(body)
 
 
 def error_of(status: int, body: bytes) -> GuiAgentError:
@@ -164,6 +286,6 @@ def error_of(status: int, body: bytes) -> GuiAgentError:
         return FaultError(fault)
     if problem.fault is not None:
         return (LeaseError if status in (404, 409, 410) else FaultError)(problem.fault)
-    if status < 500:
+    if status < 500 and not problem.retryable:
         return UsageError(problem.detail)
     return FaultError(Fault("farm", problem.code, problem.detail, problem.retryable))

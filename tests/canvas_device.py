@@ -4,10 +4,13 @@ python tests/canvas_device.py STATE_DIR PORT TOKEN COUNT
 """
 
 import asyncio
+import contextlib
 import io
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import xxhash
 from PIL import Image, ImageDraw
@@ -16,30 +19,39 @@ from devices.config import PoolConfig, SimConfig
 from devices.drivers import Driver
 from devices.server import serve
 from guiagent.actions import Action, Click, Open
-from guiagent.errors import Fault, FaultError
-from guiagent.types import Baseline, Capabilities, Health, Observation, ObserveSpec
+from guiagent.errors import Fault, FaultError, UsageError
+from guiagent.types import Baseline, Capabilities, CommandResult, Health, Observation, ObserveSpec
 
 
 class CanvasDevice:
     """Draws a dot at every click and counts them. `Open(target=...)` reaches what a screen does not show:
-    "canvas:crash" breaks it for good, "canvas:hold" keeps the verb until `CanvasDevice.let_go` is set."""
+    "canvas:crash" breaks it for good, "canvas:hold" keeps the verb until `CanvasDevice.let_go` is set.
+
+    `exec` says its arguments back, and the service "adb" every byte. Snapshots are the number of clicks.
+    """
 
     let_go: asyncio.Event
+    snapshots: ClassVar[dict[str, int]] = {}
 
     def __init__(self, width: int, height: int) -> None:
         self._size = (width, height)
         self._image = Image.new("RGB", self._size, "white")
         self._crashed = False
+        self._files: dict[str, bytes] = {}
         self.clicks = 0
-        self.pid = 0
+        self.egress: list[Sequence[str]] = []  # as it was told
 
     async def describe(self) -> Capabilities:
-        return Capabilities("sim", *self._size, features=["exec"], software="canvas")
+        features = ["exec", "shell", "files", "snapshot", "adb"]
+        return Capabilities("sim", *self._size, features=features, software="canvas")
 
     async def reset(self, seed: int, baseline: Baseline, spec: ObserveSpec) -> Observation:
         self._require_alive()
+        if baseline.snapshot is not None and baseline.snapshot not in CanvasDevice.snapshots:
+            raise FaultError(Fault("task", "missing_snapshot", f"there is no {baseline.snapshot}"))
         self._image = Image.new("RGB", self._size, "white")
-        self.clicks = 0
+        self._files = {}
+        self.clicks = CanvasDevice.snapshots[baseline.snapshot] if baseline.snapshot else 0
         return await self.observe(spec)
 
     async def observe(self, spec: ObserveSpec) -> Observation:
@@ -76,11 +88,46 @@ class CanvasDevice:
                     pass
         return await self.observe(spec)
 
+    async def exec(self, command: Sequence[str], timeout_s: float) -> CommandResult:
+        return CommandResult(len(command), " ".join(command))
+
+    async def put(self, path: str, data: bytes) -> None:
+        self._files[path] = data
+
+    async def get(self, path: str) -> bytes:
+        if path not in self._files:
+            raise FaultError(Fault("task", "missing_file", f"there is no {path} on the device"))
+        return self._files[path]
+
+    async def snapshot(self) -> str:
+        name = f"clicks-{self.clicks}"
+        CanvasDevice.snapshots[name] = self.clicks
+        return name
+
+    async def connect(self, service: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if service != "adb":
+            raise UsageError(f"a canvas has no {service}")
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=theirs)
+
+        async def echo() -> None:
+            with contextlib.suppress(OSError):
+                while (data := await reader.read(1 << 16)) not in (b"", b"hang up"):
+                    writer.write(data)
+                    await writer.drain()
+            writer.close()
+
+        self._echo = asyncio.create_task(echo())
+        return await asyncio.open_connection(sock=ours)
+
+    async def allow(self, egress: Sequence[str]) -> None:
+        self.egress.append(egress)
+
     async def health(self) -> Health:
         return Health(not self._crashed, "crashed" if self._crashed else "")
 
     async def attest(self) -> str:
-        return str(self.clicks)
+        return f"{self.clicks} {sorted(self._files)}"
 
     async def close(self) -> None:
         self._crashed = True
@@ -98,9 +145,9 @@ DRIVERS = {"sim": Driver(start)}
 TOKEN = "a-token-for-the-tests"
 
 
-def farm_of(count: int, folder: Path, port: int = 0) -> PoolConfig:
+def farm_of(count: int, folder: Path, port: int = 0, **options: Any) -> PoolConfig:
     canvas = SimConfig(count=count, width=160, height=120)
-    return PoolConfig(state_dir=folder, port=port, token=TOKEN, devices=[canvas])
+    return PoolConfig(state_dir=folder, port=port, token=TOKEN, devices=[canvas], **options)
 
 
 if __name__ == "__main__":

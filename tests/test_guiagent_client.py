@@ -1,18 +1,17 @@
 """The client against a real pool, and against servers that answer like none."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import httpx
 import pytest
 
 import guiagent
-from devices.server import running
 from guiagent import (
     Click,
     FaultError,
@@ -25,7 +24,8 @@ from guiagent.client import FarmClient
 from guiagent.connection import BadAnswer, Connections
 from guiagent.protocols import Device
 from guiagent.wire import Endpoint
-from tests.canvas_device import DRIVERS, TOKEN, farm_of
+from tests.canvas_device import TOKEN, farm_of
+from tests.pool_thread import pool_thread
 
 COUNT = ObserveSpec(frame="none", probes={"clicks": "how many"})
 
@@ -33,21 +33,8 @@ COUNT = ObserveSpec(frame="none", probes={"clicks": "how many"})
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     """A pool on a thread of its own, so that the blocking client has somebody to wait for."""
-    config = farm_of(2, tmp_path_factory.mktemp("pool"))
-    up: Future[tuple[Endpoint, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def main() -> None:
-        stop = asyncio.Event()
-        async with running(config, DRIVERS) as farm:
-            up.set_result((farm.endpoint, asyncio.get_running_loop(), stop))
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(main()))
-    thread.start()
-    endpoint, loop, stop = up.result(30)
-    yield endpoint
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(30)
+    with pool_thread(farm_of(2, tmp_path_factory.mktemp("pool"))) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
@@ -62,7 +49,7 @@ async def farm(pool: Endpoint) -> AsyncIterator[FarmClient]:
 async def test_a_leased_device_is_a_device(farm: FarmClient) -> None:
     async with farm.lease("sim", label="me") as device:
         assert isinstance(device, Device)
-        assert (await device.describe()).features == ["exec"]
+        assert "exec" in (await device.describe()).features
         assert (await device.health()).ok
         assert (await device.act([Click(x=1, y=2)], ObserveSpec())).frame
     assert not (await device.health()).ok
@@ -211,6 +198,28 @@ def test_a_script_drives_a_device(pool: Endpoint) -> None:
         device.screenshot()
 
 
+def test_a_script_runs_programs_moves_files_and_forks(pool: Endpoint) -> None:
+    with (
+        guiagent.connect(pool.url, pool.token) as farm,
+        farm.lease("sim", needs=["snapshot"], grants=("exec", "shell", "files")) as device,
+    ):
+        assert device.exec("echo", "hello").stdout == "echo hello"
+        device.put("/a", b"content")
+        assert device.get("/a") == b"content"
+        device.click(1, 1)
+        (sibling,) = device.fork()
+        assert sibling.evaluate("how many") == 1
+        name = device.snapshot()
+        device.click(1, 1)
+        device.reset(snapshot=name)
+        assert device.evaluate("how many") == 1
+        with device.forward("adb") as port, socket.create_connection(("127.0.0.1", port)) as stream:
+            stream.sendall(b"through the tunnel")
+            assert stream.recv(100) == b"through the tunnel"
+        with pytest.raises(UsageError, match="no service"), device.forward("telnet"):
+            pass
+
+
 def test_a_wrong_action_is_one_line(pool: Endpoint) -> None:
     complaint = r"^click: x: Input should be greater than or equal to 0$"
     with (
@@ -252,7 +261,7 @@ def test_without_a_pool_one_is_started_and_ends_with_the_connection(
 ) -> None:
     monkeypatch.setenv("GUIAGENT_HOME", str(tmp_path))
     with guiagent.connect() as farm, farm.lease("browser", grants=("exec",)) as device:
-        device.goto("about:blank")
+        device.open("about:blank")
         device.reset(script="document.body.innerHTML = '<h1>hello ' + SEED + '</h1>'", seed=7)
         assert device.evaluate("document.body.innerText") == "hello 7"
         url = farm.live_url

@@ -1,0 +1,66 @@
+"""What a host knows of one device slot: its last frame, counts, log, and the highest token seen."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from devices.drivers import HostedDevice
+from guiagent.types import Observation
+
+_LOG_LINES = 200
+_FPS_WINDOW_S = 2.0
+_FPS_STEPS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The last picture a device gave; `number` rises with each new one."""
+
+    data: bytes = b""
+    media_type: str = ""
+    hash: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    at: float  # seconds since the epoch
+    token: int  # of the lease it happened under; between leases, above the last one's
+    text: str
+
+
+@dataclass(slots=True)
+class Seat:
+    """Over the devices that fill the slot one after another."""
+
+    fence: int = 0
+    allowed: int = 0  # the token whose lease's egress the device was told
+    driver: HostedDevice | None = None
+    baseline: str = ""  # the digest its device had when it came up
+    up: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    stale: bool = False  # replaced under a live lease, so what its holder had is gone: a reset comes first
+    # By verb and idempotency key, oldest first.
+    answers: dict[tuple[str, str], Any] = field(default_factory=dict)
+    frame: Frame = field(default_factory=Frame)
+    steps: int = 0
+    faults: int = 0
+    step_times: deque[float] = field(default_factory=lambda: deque(maxlen=_FPS_STEPS))
+    log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=_LOG_LINES))
+    streams: set[asyncio.StreamWriter] = field(default_factory=set)  # open services of the current lease
+
+    def fps(self, now: float) -> float:
+        """Steps per second over the last two seconds."""
+        return sum(at > now - _FPS_WINDOW_S for at in self.step_times) / _FPS_WINDOW_S
+
+    def saw(self, observation: Observation) -> None:
+        if observation.frame:
+            number = self.frame.number + 1
+            self.frame = Frame(observation.frame, observation.media_type, observation.hash, number)
+
+    def hang_up(self) -> None:
+        """Cut what the holder is connected to."""
+        for writer in self.streams:
+            writer.close()
+        self.streams.clear()

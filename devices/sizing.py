@@ -1,0 +1,30 @@
+"""How many devices should be up: those in use, those somebody waits for, and some to spare."""
+
+from collections.abc import Sequence
+
+from devices.leases import RUNS_NOT, DeviceState, Slot
+
+
+def desired(count: int, warm: int | None, busy: int, queued: int) -> int:
+    """Of `count` devices, how many to keep up: min(count, busy + queued + warm); all where `warm` is None.
+
+    Args:
+        busy: held, or on their way back from a holder.
+        queued: wanted by requests that wait.
+    """
+    return count if warm is None else min(count, busy + queued + warm)
+
+
+def resize(group: Sequence[Slot], queued: int, now: float) -> tuple[list[Slot], list[Slot]]:
+    """Which slots of one group to start, and which to stop: those idle for `idle_s` beyond what is desired.
+
+    A slot that an operator or a failure took out of service counts neither as up nor as one to start.
+    """
+    off = [slot for slot in group if slot.state is DeviceState.OFF]
+    up = [slot for slot in group if slot.state not in RUNS_NOT or slot.state is DeviceState.DEAD]
+    busy = sum(slot.state in (DeviceState.LEASED, DeviceState.RESETTING) for slot in up)
+    target = desired(len(off) + len(up), group[0].warm, busy, queued)
+    if len(up) <= target:
+        return off[: target - len(up)], []
+    idle = [slot for slot in up if slot.idle_since is not None and now - slot.idle_since >= slot.idle_s]
+    return [], idle[::-1][: len(up) - target]
