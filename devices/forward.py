@@ -1,0 +1,184 @@
+"""Passes requests and WebSockets on to the pool instance that leads."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import httpx
+from starlette.types import Message, Receive, Scope, Send
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.typing import Subprotocol
+
+FORWARDED = b"x-guiagent-forwarded"  # was passed on once, and is not again
+_CONNECT_S = 3.0
+_MAX_MESSAGE = 1 << 26  # bytes
+_OF_ONE_HOP = frozenset(
+    (b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"host", b"date")
+)
+_POLICY_VIOLATION = 1008
+MISDIRECTED = 421  # the answer of an instance that does not lead to what was passed on to it
+TRY_LATER = 1013  # how a WebSocket is closed that may be tried again
+
+
+class Unreached(Exception):
+    """Nobody took the request, or whoever did does not lead: it can be sent to somebody else."""
+
+
+class Unanswered(Exception):
+    """The connection broke before there was an answer: what was asked for may have been done, or not."""
+
+
+class Forwarder:
+    def __init__(self) -> None:
+        self._http = httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=_CONNECT_S),
+            limits=httpx.Limits(max_connections=None),
+            trust_env=False,
+        )
+
+    async def __call__(
+        self, url: str, over: asyncio.Event, scope: Scope, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        """Let the instance at `url` answer, unless its leadership is `over`, or the client hangs up.
+
+        `body` is the request's, `receive` gives what comes after it. Raises Unreached or Unanswered before
+        anything was sent to the client.
+        """
+        if scope["type"] == "websocket":
+            await self._socket(url, over, scope, receive, send)
+        else:
+            await self._request(url, over, scope, body, receive, send)
+
+    async def _request(
+        self, url: str, over: asyncio.Event, scope: Scope, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        exchange = asyncio.create_task(self._exchange(url, scope, body))
+        hung_up, ended = asyncio.create_task(_hung_up(receive)), asyncio.create_task(over.wait())
+        async with _cancelled(exchange, hung_up, ended):
+            await asyncio.wait((exchange, hung_up, ended), return_when=asyncio.FIRST_COMPLETED)
+            if exchange.done():
+                answer = exchange.result()
+                start = {"status": answer.status_code, "headers": list(_end_to_end(answer.headers.raw))}
+                await send({"type": "http.response.start", **start})
+                await send({"type": "http.response.body", "body": answer.content})
+            elif ended.done():
+                raise Unanswered
+
+    async def _exchange(self, url: str, scope: Scope, body: bytes) -> httpx.Response:
+        target = scope.get("raw_path") or scope["path"].encode()
+        if scope["query_string"]:
+            target += b"?" + scope["query_string"]
+        # A connection each: a kept one that a killed leader left behind would look like a lost answer.
+        headers = [*_end_to_end(scope["headers"]), (FORWARDED, b"1"), (b"connection", b"close")]
+        request = self._http.build_request(
+            scope["method"], httpx.URL(url).copy_with(raw_path=target), headers=headers, content=body
+        )
+        try:
+            answer = await self._http.send(request)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Unreached from error
+        except httpx.TransportError as error:
+            raise Unanswered from error
+        if answer.status_code == MISDIRECTED:
+            raise Unreached
+        return answer
+
+    async def _socket(
+        self, url: str, over: asyncio.Event, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """The origin was checked here, where the browser asked, and is not passed on."""
+        await receive()  # websocket.connect
+        target = scope["path"] + (f"?{scope['query_string'].decode()}" if scope["query_string"] else "")
+        passed = [(FORWARDED.decode(), "1")]
+        passed += [
+            (name.decode(), value.decode()) for name, value in scope["headers"] if name == b"authorization"
+        ]
+        try:
+            upstream = await connect(
+                url.replace("http", "ws", 1) + target,
+                subprotocols=[Subprotocol(name) for name in scope.get("subprotocols", [])] or None,
+                additional_headers=passed,
+                open_timeout=_CONNECT_S,
+                max_size=_MAX_MESSAGE,
+                compression=None,
+                proxy=None,
+            )
+        except InvalidStatus:
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+            return
+        except (OSError, WebSocketException):
+            await send({"type": "websocket.close", "code": TRY_LATER})
+            return
+        await send({"type": "websocket.accept", "subprotocol": upstream.subprotocol})
+        there, back = (
+            asyncio.create_task(_there(receive, upstream)),
+            asyncio.create_task(_back(upstream, send)),
+        )
+        ended = asyncio.create_task(over.wait())
+        async with upstream, _cancelled(there, back, ended):
+            await asyncio.wait((there, back, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not there.done() and not back.done():
+                await send({"type": "websocket.close", "code": TRY_LATER})
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _cancelled(*tasks: asyncio.Task[Any]) -> AsyncIterator[None]:
+    """None of them goes on after this."""
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def body_of(receive: Receive) -> bytes | None:
+    """The whole body of a request; None where the client hung up before its end."""
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def with_body(body: bytes, receive: Receive) -> Receive:
+    """`receive` for a request whose body was read already."""
+    unread = [body]
+
+    async def again() -> Message:
+        if unread:
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
+        return await receive()
+
+    return again
+
+
+def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
+    return ((name, value) for name, value in headers if name.lower() not in _OF_ONE_HOP)
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _there(receive: Receive, upstream: ClientConnection) -> None:
+    with contextlib.suppress(ConnectionClosed):
+        while (message := await receive())["type"] == "websocket.receive":
+            text = message.get("text")
+            await upstream.send(text if text is not None else message["bytes"])
+
+
+async def _back(upstream: ClientConnection, send: Send) -> None:
+    async for message in upstream:
+        kind = "text" if isinstance(message, str) else "bytes"
+        await send({"type": "websocket.send", kind: message})
+    await send({"type": "websocket.close", "code": upstream.close_code or TRY_LATER})

@@ -1,0 +1,116 @@
+"""What of a pool's events is kept, as SQL that SQLite and PostgreSQL both take; and how it is read back.
+
+Every statement may be run again with the same event and then changes nothing: the log has one line for a
+grant and one for its end, whoever repeats them.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from devices.leases import Ended, Event, Granted, Lease, Marked
+from guiagent.errors import Fault, InfrastructureError
+
+Statement = tuple[str, tuple[Any, ...]]  # with ? for each value
+
+_LOG = "INSERT INTO lease_events (at, event, device, token, label, detail) "
+_LOG_GRANT = _LOG + "SELECT ?, 'granted', ?, ?, ?, '' WHERE NOT EXISTS (SELECT 1 FROM leases WHERE id = ?)"
+_LOG_END = (
+    _LOG + "SELECT ?, 'ended', ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM leases WHERE id = ? AND ended IS NULL)"
+)
+_LOG_MARK = _LOG + "VALUES (?, ?, ?, 0, '', ?)"
+_GRANT = (
+    "INSERT INTO leases (id, device, token, ttl, grants, label, key, tenant, egress)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+)
+_END = "UPDATE leases SET ended = ? WHERE id = ? AND ended IS NULL"
+_RAISE_TOKEN = (
+    "INSERT INTO devices (id, token) VALUES (?, ?) ON CONFLICT (id) DO UPDATE"
+    " SET token = excluded.token WHERE devices.token < excluded.token"
+)
+_MARK = (
+    "INSERT INTO marks (device, mark, reason) VALUES (?, ?, ?) ON CONFLICT (device) DO UPDATE"
+    " SET mark = excluded.mark, reason = excluded.reason"
+)
+_UNMARK = "DELETE FROM marks WHERE device = ?"
+
+
+class Deposed(InfrastructureError):
+    """Another pool instance leads: what this one wanted to store was not stored, and never will be."""
+
+    def __init__(self) -> None:
+        super().__init__("another pool instance leads this farm now; ask again")
+
+
+class Database(Protocol):
+    """One writer's durable memory. Every method blocks and raises InfrastructureError where it cannot."""
+
+    def load(self, ends: int = 1024) -> "Remembered":
+        """Tokens, marks, live leases, and how the last `ends` leases ended."""
+        ...
+
+    def write(self, events: Sequence[Event]) -> None:
+        """All of them are on disk once this returns."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a former process left behind."""
+
+    tokens: dict[str, int] = field(default_factory=dict)
+    leases: list[Lease] = field(default_factory=list)
+    ends: dict[str, Fault] = field(default_factory=dict)  # the most recent ones
+    marks: list[Marked] = field(default_factory=list)
+
+
+def statements(event: Event, at: float) -> Iterator[Statement]:
+    """What stores `event`; `at` is the wall clock's time, kept for people to read."""
+    match event:
+        case Granted(leases=leases):
+            for one in leases:
+                label = _text(one.label)
+                yield _LOG_GRANT, (at, one.device, one.token, label, one.id)
+                yield _RAISE_TOKEN, (one.device, one.token)
+                grants, egress = json.dumps(sorted(one.grants)), json.dumps(list(one.egress))
+                names = (label, _text(one.key), _text(one.tenant))
+                yield _GRANT, (one.id, one.device, one.token, one.ttl, grants, *names, egress)
+        case Ended(lease=one, fault=fault, token=token):
+            why = f"{fault.origin}:{fault.code}"
+            yield _LOG_END, (at, one.device, one.token, _text(one.label), why, one.id)
+            yield _RAISE_TOKEN, (one.device, token)
+            yield _END, (msgspec.json.encode(fault).decode(), one.id)
+        case Marked(device=device, mark=mark, reason=reason):
+            yield _LOG_MARK, (at, mark or "restore", device, _text(reason))
+            yield (_MARK, (device, mark, _text(reason))) if mark else (_UNMARK, (device,))
+
+
+def remembered(rows: Callable[[str], Sequence[tuple[Any, ...]]], ends: int) -> Remembered:
+    """Reads it all back; `rows` runs a query."""
+    live = rows(
+        "SELECT id, device, token, ttl, grants, label, key, tenant, egress FROM leases"
+        " WHERE ended IS NULL ORDER BY number"
+    )
+    over = rows(f"SELECT id, ended FROM leases WHERE ended IS NOT NULL ORDER BY number DESC LIMIT {ends:d}")
+    return Remembered(
+        tokens=dict(rows("SELECT id, token FROM devices")),
+        leases=[
+            Lease(id, device, token, ttl, frozenset(json.loads(grants)), label, key, tenant, _tuple(egress))
+            for id, device, token, ttl, grants, label, key, tenant, egress in live
+        ],
+        ends={id: msgspec.json.decode(ended, type=Fault) for id, ended in reversed(over)},
+        marks=[Marked(*mark) for mark in rows("SELECT device, mark, reason FROM marks ORDER BY device")],
+    )
+
+
+def _tuple(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+def _text(value: str) -> str:
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}")  # which PostgreSQL cannot hold

@@ -1,0 +1,1 @@
+"""Fault drills on real pool processes: `python -m tests.drills NAME` prints what was counted."""

@@ -1,0 +1,135 @@
+"""What a drill saw, and whether it agrees: the pool's log, the clients' acknowledgements, the devices' log.
+
+I1: no two grants of a device overlap. I2: the tokens of a device rise. I3: what was acknowledged is stored.
+I5: an action is executed under the token that is current.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+
+
+@dataclass(slots=True)
+class Hold:
+    """An acknowledged lease as its client knows it; times of the clients' monotonic clock.
+
+    sure_until: it cannot have run out before: its ttl after the first sending of the last request that was
+    answered.
+    """
+
+    lease: str
+    device: str
+    token: int
+    ttl: float
+    acked: float
+    sure_until: float
+    gave_up: float | None = None  # when the client first asked for its end
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A line of `lease_events`; `at` is wall-clock time."""
+
+    at: float
+    event: str
+    device: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A line of the devices' own log; `at` is wall-clock time."""
+
+    at: float
+    device: str
+    token: int
+    name: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened, and (from `lost` on) what must never happen."""
+
+    kills: int = 0
+    grants: int = 0
+    acknowledged: int = 0
+    executed: int = 0
+    late: int = 0  # actions sent when the lease had run out
+    late_refused: int = 0
+    faults: int = 0  # verbs that failed though the lease held, such as on a device that was stopped
+    recovery_s: list[float] = field(default_factory=list)  # from each kill to the next grant
+    lost: int = 0  # acknowledged, and not in the pool's log
+    dropped: int = 0  # refused to a holder whose lease cannot have run out
+    double: int = 0  # a device with two holders, by the pool's log or by the clients' clocks
+    fallen: int = 0  # tokens that did not rise
+    stale: int = 0  # actions executed under a token that was not current
+    twice: int = 0  # actions executed more than once
+
+    @property
+    def problems(self) -> dict[str, int]:
+        names = [one.name for one in fields(self)]
+        counts = {name: getattr(self, name) for name in names[names.index("lost") :]}
+        return {name: count for name, count in counts.items() if count}
+
+
+def check(log: Sequence[Logged], holds: Sequence[Hold], executed: Sequence[Executed], counts: Counts) -> None:
+    """Add to `counts` what the three witnesses say."""
+    granted = {(line.device, line.token) for line in log if line.event == "granted"}
+    counts.grants += len(granted)
+    counts.acknowledged += len(holds)
+    counts.executed += len(executed)
+    counts.lost += sum((hold.device, hold.token) not in granted for hold in holds)
+    counts.double += _overlaps_logged(log) + _overlaps_seen(holds)
+    counts.fallen += _fallen(log)
+    counts.stale += _stale(log, executed)
+    counts.twice += len(executed) - len({one.name for one in executed})
+
+
+def _overlaps_logged(log: Iterable[Logged]) -> int:
+    """Grants of a device that is held already, and ends of one that is not (I1)."""
+    holder: dict[str, int | None] = defaultdict(lambda: None)
+    wrong = 0
+    for line in log:
+        if line.event == "granted":
+            wrong += holder[line.device] is not None
+            holder[line.device] = line.token
+        elif line.event == "ended":
+            wrong += holder[line.device] != line.token
+            holder[line.device] = None
+    return wrong
+
+
+def _overlaps_seen(holds: Iterable[Hold]) -> int:
+    """Pairs of clients who both surely had one device at the same moment (I1)."""
+    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for hold in holds:
+        until = hold.sure_until if hold.gave_up is None else min(hold.sure_until, hold.gave_up)
+        if until > hold.acked:
+            spans[hold.device].append((hold.acked, until))
+    return sum(later[0] < earlier[1] for mine in spans.values() for earlier, later in pairwise(sorted(mine)))
+
+
+def _fallen(log: Iterable[Logged]) -> int:
+    """Grants whose token is not above all before it on its device (I2)."""
+    highest: dict[str, int] = defaultdict(int)
+    wrong = 0
+    for line in log:
+        if line.event == "granted":
+            wrong += line.token <= highest[line.device]
+            highest[line.device] = max(highest[line.device], line.token)
+    return wrong
+
+
+def _stale(log: Iterable[Logged], executed: Sequence[Executed]) -> int:
+    """Actions of a holder who never was, of one whose lease had ended, or after those of a later one (I5)."""
+    granted = {(line.device, line.token) for line in log if line.event == "granted"}
+    ended = {(line.device, line.token): line.at for line in log if line.event == "ended"}
+    highest: dict[str, int] = defaultdict(int)
+    wrong = 0
+    for one in executed:
+        holder = one.device, one.token
+        late = one.at > ended.get(holder, float("inf"))
+        wrong += holder not in granted or late or one.token < highest[one.device]
+        highest[one.device] = max(highest[one.device], one.token)
+    return wrong
