@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import shutil
 import threading
 from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,12 +14,21 @@ from PIL import Image
 
 from devices.config import BrowserConfig
 from devices.drivers import browser
+from devices.drivers.browser.device import BrowserDevice
 from guiagent.actions import Action
 from guiagent.errors import InfrastructureError
 from guiagent.protocols import Device
 from guiagent.types import Baseline, Observation, ObserveSpec
 
 WIDTH, HEIGHT = 320, 240
+CHROMIUM = "/usr/bin/chromium"
+# Options of `running` for the ways a browser is driven: by begin frames, a shell with tabs, a full Chromium.
+MODES: dict[str, dict[str, Any]] = {
+    "frames": {},
+    "shell": {"width": 1280, "height": 720},
+    "full": {"executable": CHROMIUM},
+}
+SHELL, FULL = (pytest.param(mode, marks=pytest.mark.drill) for mode in ("shell", "full"))  # slower to reset
 PNG = ObserveSpec(frame="png")
 BLIND = ObserveSpec(frame="none")
 PAGE = ObserveSpec(frame="none", page=True)
@@ -46,15 +56,16 @@ REPAINTING = """
 
 
 @contextlib.asynccontextmanager
-async def running(
-    width: int = WIDTH, height: int = HEIGHT, **options: Any
-) -> AsyncIterator[browser.BrowserDevice]:
+async def running(width: int = WIDTH, height: int = HEIGHT, **options: Any) -> AsyncIterator[BrowserDevice]:
     """A browser, closed on leaving; where there is none, the test is skipped."""
+    if (executable := options.get("executable")) and not shutil.which(executable):
+        pytest.skip(f"no {executable}")
     try:
         started = await browser.start(BrowserConfig(width=width, height=height, **options))
     except InfrastructureError as missing:
         pytest.skip(str(missing))
     try:
+        await started.allow(["127.0.0.0/8"])  # where the tests' sites are
         yield started
     finally:
         await started.close()
@@ -71,7 +82,9 @@ WEB = {
     "sessionStorage.secret = 1; window.name = 'secret'</script>",
     "/count": "<script src=/counted.js></script>",
     "/slow": "<title>slow</title>half a page<img src=/never>",
+    "/save": "<body style='margin:0'><a href=/download download=it.bin><img width=200 height=200></a>",
 }
+PAYLOAD = bytes(range(256)) * 40
 
 
 class Site(BaseHTTPRequestHandler):
@@ -86,18 +99,35 @@ class Site(BaseHTTPRequestHandler):
             self.over.wait(30)
             self.close_connection = True
             return
+        if self.path == "/endless":
+            self._send_for_ever()
+            return
         body, kind = WEB.get(self.path.partition("?")[0], ""), "text/html"
         if self.path == "/counted.js":
             Site.loads += 1
             body, kind = f"loads = {Site.loads}", "text/javascript"
+        if self.path == "/worker.js":
+            body, kind = "onfetch = e => {}", "text/javascript"
+        data = PAYLOAD if self.path == "/download" else body.encode()
         self.send_response(204 if self.path == "/nothing" else 200)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(data)))
         self.send_header("Cache-Control", "max-age=999")
         if self.path == "/download":
             self.send_header("Content-Disposition", "attachment; filename=it.bin")
+        if self.path == "/worker.js":
+            self.send_header("Service-Worker-Allowed", "/")
         self.end_headers()
-        self.wfile.write(body.encode())
+        self.wfile.write(data)
+
+    def _send_for_ever(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/octet-stream")
+        self.end_headers()
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            while not self.over.wait(0.002):
+                self.wfile.write(bytes(1 << 14))
 
     def log_message(self, *_: object) -> None:
         pass

@@ -1,13 +1,17 @@
-"""Fixtures that several test files share: a small untrained checkpoint and a real browser."""
+"""Fixtures that several test files share: a small untrained checkpoint, a real browser, a real PostgreSQL."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
 from guiagent.errors import InfrastructureError
 from guiagent.protocols import Device
+
+if TYPE_CHECKING:
+    from tests.postgres import Server
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +33,23 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.nn.init.constant_(network.model.language_model.norm.weight, 0.05)
     model.save(network, model.make_processor(tokenizer), folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator["Server"]:
+    """A private PostgreSQL, one for all tests of a worker."""
+    postgres = pytest.importorskip("tests.postgres", reason="there is no psycopg", exc_type=ImportError)
+    with postgres.server() as server:
+        if server is None:
+            pytest.skip(postgres.MISSING)
+        yield server
+
+
+@pytest.fixture
+def database(postgres_server: "Server") -> Iterator[str]:
+    """The URL of an empty PostgreSQL database."""
+    with postgres_server.database() as url:
+        yield url
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

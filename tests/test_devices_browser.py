@@ -3,21 +3,24 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
+import httpx
 import msgspec
+import playwright.async_api as playwright
 import pytest
 import pytest_asyncio
 
 from devices.drivers import browser
 from devices.drivers.browser import device as driver
+from devices.drivers.browser.device import BrowserDevice
 from guiagent.actions import (
     Action,
     Click,
@@ -28,10 +31,11 @@ from guiagent.actions import (
     Wait,
 )
 from guiagent.errors import FaultError, InfrastructureError, UsageError
-from guiagent.protocols import Device
+from guiagent.protocols import Device, Services
 from guiagent.types import Baseline, ObserveSpec
 from tests.browser_pages import (
     BLIND,
+    CHROMIUM,
     HEIGHT,
     PAGE,
     PNG,
@@ -106,7 +110,7 @@ async def test_a_missing_browser_is_one_line(
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
     monkeypatch.delenv("GUIAGENT_CHROMIUM", raising=False)
     with pytest.raises(InfrastructureError) as caught:
-        await browser.BrowserDevice.start(browser.find(executable), WIDTH, HEIGHT)
+        await BrowserDevice.start(browser.find(executable), WIDTH, HEIGHT)
     assert "\n" not in str(caught.value)
     assert "apt-get install chromium-headless-shell" in str(caught.value)
 
@@ -114,7 +118,7 @@ async def test_a_missing_browser_is_one_line(
 async def test_what_is_no_browser_does_not_come_up() -> None:
     before = profiles()
     with pytest.raises(FaultError, match="/true did not come up: the browser process ended") as caught:
-        await browser.BrowserDevice.start(browser.find("true"), WIDTH, HEIGHT)
+        await BrowserDevice.start(browser.find("true"), WIDTH, HEIGHT)
     assert caught.value.fault.code == "start_failed"
     assert profiles() == before
 
@@ -346,15 +350,12 @@ async def test_a_page_that_never_rests_is_shown_all_the_same(device: Device, res
 # -- other browsers and modes --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "executable"), [(1920, 1080, None), (WIDTH, HEIGHT, "/usr/bin/chromium")]
-)
+@pytest.mark.parametrize(("width", "height", "executable"), [(1920, 1080, None), (WIDTH, HEIGHT, CHROMIUM)])
 async def test_the_other_modes_work_alike(width: int, height: int, executable: str | None, site: str) -> None:
-    if executable and not shutil.which(executable):
-        pytest.skip(f"no {executable}")
     async with running(width, height, executable=executable) as device:
         capabilities = await device.describe()
         assert (capabilities.kind, capabilities.width, capabilities.height) == ("browser", width, height)
+        assert capabilities.features == ["exec", "a11y", "page", "files", "profile"]
         await device.reset(0, document(REPAINTING), PNG)
         for clicks in range(1, 21):
             shown = image(await act(device, Click(x=100, y=100), spec=PNG))
@@ -371,18 +372,49 @@ async def test_the_other_modes_work_alike(width: int, height: int, executable: s
     assert members(device.pid) == []
 
 
-async def test_playwright_connects_to_the_same_page_where_asked_for(device: Device) -> None:
-    assert isinstance(device, browser.BrowserDevice)
-    assert device.cdp_url is None
-    with pytest.raises(UsageError, match="expose_cdp"):
-        async with device.page():
-            pass
-    async with running(cdp=True) as exposed:
-        await exposed.reset(0, document("<title>shared</title><button>press</button>"), PNG)
-        async with exposed.page() as page:
+async def relay(device: BrowserDevice, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One connection of a client's, through the device's service."""
+    there_reader, there_writer = await device.connect("cdp")
+
+    async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65536):
+                sink.write(data)
+                await sink.drain()
+        sink.close()
+
+    await asyncio.gather(copy(reader, there_writer), copy(there_reader, writer))
+
+
+async def test_the_devtools_service_works_through_a_tunnel_on_another_port() -> None:
+    async with running(cdp=True) as device:
+        assert "cdp" in (await device.describe()).features
+        await device.reset(0, document("<title>shared</title><button>press</button>"), PNG)
+        server = await asyncio.start_server(partial(relay, device), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with httpx.AsyncClient(trust_env=False) as http:
+            version = (await http.get(f"http://127.0.0.1:{port}/json/version")).json()
+        assert version["webSocketDebuggerUrl"].startswith(f"ws://127.0.0.1:{port}/devtools/browser/")
+        async with playwright.async_playwright() as client:
+            tunnelled = await client.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
+            (page,) = [page for context in tunnelled.contexts for page in context.pages]
             assert await page.title() == "shared"
             script = "document.querySelector('button').onclick = () => { document.title = 'pressed' }"
             await page.evaluate(script)
             await page.click("button")
-            assert (await exposed.observe(PAGE)).title == "pressed"
-        assert (await exposed.health()).ok
+            assert (await device.observe(PAGE)).title == "pressed"
+            stranger = await (await tunnelled.new_context()).new_page()
+            await stranger.goto("data:text/html,<title>of another context</title>")
+            assert (await device.observe(PAGE)).title == "pressed"
+        pid = device.pid
+        await device.reset(0, Baseline(), PNG)
+        assert device.pid != pid  # who knows what was changed in it
+        assert (await device.health()).ok
+        server.close()
+
+
+async def test_without_cdp_there_is_no_service(device: Device) -> None:
+    assert isinstance(device, Services)
+    assert "cdp" not in (await device.describe()).features
+    with pytest.raises(UsageError, match="cdp = true"):
+        await device.connect("cdp")

@@ -25,6 +25,7 @@ from guiagent.actions import (
     Scroll,
     Swipe,
     Type,
+    Wait,
 )
 from guiagent.protocols import Device
 from guiagent.types import ObserveSpec
@@ -214,7 +215,7 @@ async def test_a_dropdown_is_on_the_screen_and_can_be_clicked(device: Device) ->
     assert await ask(device, "s.value") == "blue"
 
 
-@pytest.mark.parametrize("kind", ["date", "time", "color", "file", "datetime-local"])
+@pytest.mark.parametrize("kind", ["date", "time", "color", "datetime-local"])
 async def test_pickers_do_not_hold_the_browser(device: Device, kind: str) -> None:
     await device.reset(0, document(f"{CORNER}<input type={kind}>"), PNG)
     observation = await act(device, Click(x=88, y=15), Click(x=20, y=15), spec=PNG)
@@ -226,9 +227,12 @@ async def test_a_popup_that_gets_through_is_closed(device: Device, monkeypatch: 
     inner = CORNER + "<select><option>a<option>b</select>"
     html = f'<div id=host></div><script>host.attachShadow({{mode: "open"}}).innerHTML = "{inner}"</script>'
     await device.reset(0, document(html), PNG)
-    observation = await act(device, Click(x=50, y=15), spec=PNG)
-    assert observation.action_error == "a popup that cannot be shown was closed"
-    assert observation.frame
+    for _ in range(2):  # the second popup as well: the first one is out of the way
+        seen = [await act(device, Click(x=50, y=15), spec=PNG)]
+        while seen[-1].action_error is None and len(seen) < 50:  # it may come up after the click's own step
+            seen.append(await act(device, Wait(ms=100), spec=PNG))
+        assert seen[-1].action_error == "a popup that cannot be shown was closed"
+        assert all(observation.frame for observation in seen)
 
 
 @pytest.mark.parametrize(

@@ -103,16 +103,16 @@ async def test_a_page_that_cannot_be_reached(device: Device) -> None:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/"
         observation = await act(device, Open(target=url))
-        assert observation.action_error == f"cannot open {url}: net::ERR_CONNECTION_REFUSED"
+        place = url.removeprefix("http://").rstrip("/")
+        assert observation.action_error == f"cannot open {url}: {place}: Connection refused"
         with pytest.raises(FaultError) as caught:
             await device.reset(0, Baseline(url), PNG)
     assert (caught.value.fault.origin, caught.value.fault.code) == ("task", "unreachable")
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/download"])
-async def test_what_is_no_page_leaves_the_page(device: Device, site: str, path: str) -> None:
+async def test_what_is_no_page_leaves_the_page(device: Device, site: str) -> None:
     await device.reset(0, Baseline(f"{site}/two"), PNG)
-    observation = await act(device, Open(target=site + path))
+    observation = await act(device, Open(target=f"{site}/nothing"))
     assert "net::ERR_ABORTED" in (observation.action_error or "")
     assert observation.title == "two"
 

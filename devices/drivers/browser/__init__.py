@@ -1,17 +1,22 @@
 """Headless Chromium as a device; see `page.py` for how a step is made fast and its frame fresh."""
 
-from devices.config import BrowserConfig
-from devices.drivers.browser.device import BrowserDevice
+from typing import TYPE_CHECKING
+
 from devices.drivers.browser.process import find, sweep
 
-__all__ = ["BrowserDevice", "find", "start", "sweep"]
+if TYPE_CHECKING:
+    from devices.config import BrowserConfig
+    from devices.drivers.browser.device import BrowserDevice
+
+__all__ = ["find", "start", "sweep"]
 
 
-async def start(config: BrowserConfig) -> BrowserDevice:
+async def start(config: "BrowserConfig") -> "BrowserDevice":
     """Start one browser showing about:blank.
 
     Raises InfrastructureError where no browser is installed, FaultError where it does not come up.
     """
-    return await BrowserDevice.start(
-        find(config.executable), config.width, config.height, expose_cdp=config.cdp
-    )
+    # Imported with the first browser: a phone's process uses this package without its pages.
+    from devices.drivers.browser.device import BrowserDevice
+
+    return await BrowserDevice.start(find(config.executable), config.width, config.height, cdp=config.cdp)

@@ -21,6 +21,10 @@ class ProtocolError(Exception):
     """The browser refused a command; the message is Chrome's own."""
 
 
+class SessionEnded(ProtocolError):
+    """The target of the command went away before it answered."""
+
+
 class Connection:
     """One browser's command pipe. Replies resolve futures; a session's events go to its one listener."""
 
@@ -28,7 +32,7 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._next_id = 0
-        self._pending: dict[int, asyncio.Future[Json]] = {}
+        self._pending: dict[int, tuple[asyncio.Future[Json], str | None]] = {}  # and the session
         self._listeners: dict[str, Listener] = {}
         self._closed: Fault | None = None
         self._pump_task = asyncio.create_task(self._pump())
@@ -42,7 +46,11 @@ class Connection:
         self._listeners[session] = listener
 
     def forget(self, session: str) -> None:
+        """The session ended: what it still owes ends in SessionEnded."""
         self._listeners.pop(session, None)
+        owed = [number for number, (_, asked) in self._pending.items() if asked == session]
+        for number in owed:
+            _end(self._pending.pop(number)[0], SessionEnded("the tab was closed"))
 
     def post(
         self, method: str, params: Json | None = None, session: str | None = None
@@ -55,7 +63,7 @@ class Connection:
         if session is not None:
             message["sessionId"] = session
         future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._pending[self._next_id] = future
+        self._pending[self._next_id] = future, session
         self._writer.write(json.dumps(message).encode() + b"\0")
         return future
 
@@ -65,10 +73,8 @@ class Connection:
             return
         self._closed = fault
         pending, self._pending = self._pending, {}
-        for future in pending.values():
-            if not future.done():
-                future.set_exception(FaultError(fault))
-                future.exception()  # a command nobody awaits any more is not worth a warning
+        for future, _ in pending.values():
+            _end(future, FaultError(fault))
 
     async def close(self) -> None:
         self._pump_task.cancel()
@@ -94,16 +100,21 @@ class Connection:
 
     def _dispatch(self, message: Json) -> None:
         if "id" in message:
-            future = self._pending.pop(message["id"], None)
+            future, _ = self._pending.pop(message["id"], (None, None))
             if future is None or future.done():
                 return
             if "error" in message:
-                future.set_exception(ProtocolError(message["error"].get("message", "unknown error")))
-                future.exception()
+                _end(future, ProtocolError(message["error"].get("message", "unknown error")))
             else:
                 future.set_result(message.get("result", {}))
         elif listener := self._listeners.get(message.get("sessionId", "")):
             listener(message["method"], message.get("params", {}))
+
+
+def _end(future: asyncio.Future[Json], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # a command nobody awaits any more is not worth a warning
 
 
 def _parse(data: bytearray) -> Json:

@@ -8,41 +8,38 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import Any
 
 import xxhash
 
 from devices.drivers.browser import sites
-from devices.drivers.browser.cdp import Connection, ProtocolError
+from devices.drivers.browser.cdp import ProtocolError, SessionEnded
+from devices.drivers.browser.chromium import Chromium
 from devices.drivers.browser.input import Held, UnsupportedAction, after, commands
-from devices.drivers.browser.page import Page, value
-from devices.drivers.browser.process import (
-    BEGIN_FRAME_FLAGS,
-    EXPOSED_FLAGS,
-    UNTHROTTLED_FLAGS,
-    Executable,
-    Process,
-)
+from devices.drivers.browser.page import FileChooser, Page, View, value
+from devices.drivers.browser.process import Executable
+from devices.drivers.browser.profiles import Profile
+from devices.drivers.browser.tabs import Tabs, command
+from devices.egress import EgressProxy
 from guiagent.actions import (
     Action,
     Answer,
     Done,
     Drag,
+    KeyChord,
     LongPress,
     MouseDown,
     MouseUp,
     Open,
     PressButton,
+    Type,
     Wait,
 )
 from guiagent.errors import Fault, FaultError, UsageError
 from guiagent.types import Baseline, Capabilities, Health, Observation, ObserveSpec
 
-if TYPE_CHECKING:
-    import playwright.async_api
-
 _BEGIN_FRAME_MAX_PIXELS = 1280 * 720 - 1
-_START_DEADLINE_S = 20.0
+_START_DEADLINE_S = 45.0
 _VERB_DEADLINE_S = 25.0
 _HEALTH_DEADLINE_S = 5.0
 _TREE = files(__package__).joinpath("tree.js").read_text()
@@ -50,212 +47,281 @@ _WHERE = "({url: location.href, title: document.title})"
 
 
 class BrowserDevice:
-    """Implements `guiagent.protocols.Device`. Verbs must not overlap: one holder, one verb at a time.
+    """Implements `guiagent.protocols.Device`, `Files`, `Networked` and, with `cdp`, `Services`.
 
-    Attributes:
-        pid: of the browser, which leads a process group of its own.
-        cdp_url: where Playwright and other clients of the DevTools protocol connect; None unless started so.
+    Verbs must not overlap: one holder, one verb at a time. Until `allow` says otherwise, pages reach the
+    public internet and nothing nearer.
     """
 
-    def __init__(
-        self, process: Process, connection: Connection, width: int, height: int, *, begin_frame: bool
-    ) -> None:
-        self.pid = process.pid
-        self.cdp_url: str | None = None
-        self._process = process
-        self._connection = connection
-        self._width = width
-        self._height = height
-        self._begin_frame = begin_frame
-        self._software = ""
-        self._page: Page
+    def __init__(self, executable: Executable, view: View, *, cdp: bool, chromium: Chromium) -> None:
+        self._executable = executable
+        self._view = view
+        self._cdp = cdp
+        self._chromium = chromium
+        self._profile: Profile | None = None
         self._held = Held()
-        self._set_up = (
-            "",
-            "",
-        )  # the baseline's URL and its document, while that can be set up again in place
+        # The baseline's URL and its document, while that can be set up again in place.
+        self._set_up = ("", "")
+        self._tapped = False  # somebody else has spoken to the browser, and may have changed anything in it
 
     @classmethod
     async def start(
-        cls, executable: Executable, width: int, height: int, *, expose_cdp: bool = False
+        cls, executable: Executable, width: int, height: int, *, cdp: bool = False
     ) -> "BrowserDevice":
         small = width * height <= _BEGIN_FRAME_MAX_PIXELS
-        begin_frame = executable.headless_shell and small and not expose_cdp
-        flags = BEGIN_FRAME_FLAGS if begin_frame else UNTHROTTLED_FLAGS
-        process = await Process.start(
-            executable, width, height, flags + EXPOSED_FLAGS if expose_cdp else flags
-        )
-        connection = Connection(process.reader, process.writer)
-        device = cls(process, connection, width, height, begin_frame=begin_frame)
+        egress = await EgressProxy.start()
+        egress.allow(["public"])
+        view = View(width, height, executable.headless_shell and small and not cdp, egress)
         try:
             async with _deadline("start", _START_DEADLINE_S):
-                await device._come_up()
-                if expose_cdp:
-                    device.cdp_url = f"http://127.0.0.1:{await process.port()}"
-        except FaultError as error:
-            await device.close()
-            path, reason = executable.path, error.fault.message
-            message = f"{path} did not come up: {reason}; `{path} --version` may say why"
-            raise FaultError(Fault("device", "start_failed", message, retryable=True)) from error
+                chromium = await Chromium.start(executable, view, cdp=cdp)
         except BaseException:
-            await device.close()
+            await egress.close()
             raise
-        return device
+        return cls(executable, view, cdp=cdp, chromium=chromium)
+
+    @property
+    def pid(self) -> int:
+        """Of the browser, which leads a process group of its own. A reset to or from a profile changes it."""
+        return self._chromium.process.pid
 
     async def describe(self) -> Capabilities:
-        features = ["exec", "a11y", "page"]
-        return Capabilities("browser", self._width, self._height, features, self._software)
+        features = ["exec", "a11y", "page", "files", "profile", *(["cdp"] if self._cdp else [])]
+        return Capabilities("browser", self._view.width, self._view.height, features, self._chromium.software)
 
-    @contextlib.asynccontextmanager
-    async def page(self) -> AsyncIterator["playwright.async_api.Page"]:
-        """Playwright's page on what this device shows, for a user's own steps.
+    async def allow(self, egress: Sequence[str]) -> None:
+        """Raises UsageError for what is no rule, see `devices.egress_rules`."""
+        self._view.egress.allow(egress)
 
-        Raises UsageError unless the browser was started with `expose_cdp`.
-        """
-        if self.cdp_url is None:
-            raise UsageError("device.page() needs a browser started with expose_cdp=True")
-        from playwright.async_api import async_playwright
+    async def put(self, path: str, data: bytes) -> None:
+        """A file below /home/user, which pages may then be given."""
+        await asyncio.to_thread(self._chromium.home.put, path, data)
 
-        async with async_playwright() as client:
-            browser = await client.chromium.connect_over_cdp(self.cdp_url)
-            yield browser.contexts[0].pages[0]
+    async def get(self, path: str) -> bytes:
+        """A file below /home/user; what pages sent is in /home/user/Downloads."""
+        return await asyncio.to_thread(self._chromium.home.get, path)
+
+    async def connect(self, service: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the DevTools port. Whoever has one has the browser's own rights on its host."""
+        if service != "cdp" or not self._cdp:
+            raise UsageError(f'this browser has no service {service!r}: start one with cdp = true for "cdp"')
+        async with _deadline("connect", _HEALTH_DEADLINE_S):
+            self._tapped = True
+            return await asyncio.open_connection("127.0.0.1", await self._chromium.process.port())
 
     async def reset(self, seed: int, baseline: Baseline, spec: ObserveSpec) -> Observation:
         """Load the baseline's page and run its script with SEED.
 
         A page that comes with a package is set up again in place where it is still open. Any other page
-        begins in a browser context of its own, where nothing of an earlier baseline is left.
+        begins in a browser context of its own, where nothing of an earlier baseline is left; with a profile,
+        in a browser of its own.
         """
         async with _deadline("reset", _VERB_DEADLINE_S):
             url = sites.resolve(baseline.url)
             set_up, self._set_up = self._set_up, ("", "")  # a reset that fails leaves no page to trust
-            self._page.note = None
-            if set_up != (url, self._page.document) or not sites.is_site(baseline.url):
-                await self._load(url)
+            self._forget_notes()
+            if self._chromium.home.listing():
+                await asyncio.to_thread(self._chromium.home.clear)
+            if not self._stays(set_up, baseline, url):
+                await self._load(url, baseline)
             elif self._held.buttons:
                 await self._page.send(commands(MouseUp(x=0, y=0), self._held))
             self._held = Held()
             await self._page.send([("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 0, "y": 0})])
             if baseline.script is not None:
                 await self._page.run(f"(SEED => {{{baseline.script}\n}})({int(seed)})")
-            self._set_up = (url, self._page.document)
-            await self._page.settle()
+            self._set_up = (url, self._page.loading.document)
+            await self._tabs.settle()
             return await self._observe(spec)
 
     async def observe(self, spec: ObserveSpec) -> Observation:
         async with _deadline("observe", _VERB_DEADLINE_S):
-            await self._page.tick()
+            await (await self._tabs.ensure()).tick()
             return await self._observe(spec)
 
     async def act(self, actions: Sequence[Action], spec: ObserveSpec) -> Observation:
         waits_s = sum(action.ms for action in actions if isinstance(action, Wait | LongPress)) / 1000
         async with _deadline("act", _VERB_DEADLINE_S + waits_s):
-            self._page.note = None
-            for action in actions:
+            self._forget_notes()
+            for index, action in enumerate(actions):
+                page = await self._tabs.ensure()
                 try:
-                    await self._perform(action)
+                    if index and isinstance(action, Type):
+                        await page.hear_out()  # the click before may have been on a field for files
+                    await self._perform(page, action)
+                except SessionEnded:
+                    continue  # it closed its own tab
                 except (UnsupportedAction, ProtocolError) as error:
-                    self._page.note = str(error)
+                    page.note = str(error)
                     break
-            await self._page.settle()
+            await self._tabs.settle()
+            await self._chromium.downloads.settle(any(page.loading.saves for page in self._tabs.pages))
             return await self._observe(spec)
 
     async def health(self) -> Health:
-        if not (self._connection.alive and self._process.running):
+        if not (self._chromium.connection.alive and self._chromium.process.running):
             return Health(False, "the browser process ended")
         try:
             async with _deadline("health", _HEALTH_DEADLINE_S):
-                await self._page.run("1")
+                await (await self._tabs.ensure()).run("1")
         except FaultError as error:
             return Health(False, str(error))
         return Health(True)
 
     async def attest(self) -> str:
-        """Digest of open pages, cookies and buttons held down."""
-        targets = (await self._connection.post("Target.getTargets"))["targetInfos"]
-        cookies = (await self._connection.post("Storage.getCookies"))["cookies"]
-        left = [sorted(target["url"] for target in targets if target["type"] == "page"), cookies]
-        return xxhash.xxh3_64_hexdigest(repr(left).encode())
+        """Digest of `residue`, to be taken after a reset to the blank baseline."""
+        async with _deadline("attest", _VERB_DEADLINE_S):
+            left = await self.residue()
+        return xxhash.xxh3_64_hexdigest(repr(sorted(left.items())).encode())
+
+    async def residue(self) -> dict[str, Any]:
+        """What a holder left, by name: in the browser, among its files, and of keys and buttons held down."""
+        return await self._chromium.residue() | {"held": (self._held, self._page.chooser)}
 
     async def close(self) -> None:
-        await self._connection.close()
-        await self._process.stop()
+        await self._chromium.close()
+        await self._view.egress.close()
+        if self._profile is not None:
+            self._profile.release()
 
-    async def _come_up(self) -> None:
-        version = await self._connection.post("Browser.getVersion")
-        self._software = str(version["product"])
-        unused = (await self._connection.post("Target.getTargets"))["targetInfos"]
-        self._page = await self._open_page()
-        for target in unused:  # the page every browser opens with costs a process of its own
-            with contextlib.suppress(ProtocolError):  # it left by itself
-                await self._connection.post("Target.closeTarget", {"targetId": target["targetId"]})
+    # -- verbs -----------------------------------------------------------------------------------------------
 
-    async def _open_page(self) -> Page:
-        return await Page.open(self._connection, self._width, self._height, begin_frame=self._begin_frame)
+    @property
+    def _tabs(self) -> Tabs:
+        return self._chromium.tabs
 
-    async def _load(self, url: str) -> None:
+    @property
+    def _page(self) -> Page:
+        return self._tabs.current
+
+    def _forget_notes(self) -> None:
+        self._tabs.note = self._chromium.downloads.note = None
+        for page in self._tabs.pages:
+            page.note = page.loading.failed = None
+            page.loading.saves = False
+
+    def _note(self) -> str | None:
+        if self._page.chooser is not None and self._page.note is None:
+            return "the page asks for a file: type the path of one, such as /home/user/NAME"
+        pages = (self._page, *self._tabs.pages)
+        of_pages = [note for page in pages for note in (page.note, page.loading.failed)]
+        return next(filter(None, [*of_pages, self._tabs.note, self._chromium.downloads.note]), None)
+
+    def _stays(self, set_up: tuple[str, str], baseline: Baseline, url: str) -> bool:
+        """True where the baseline's page is still open and can be set up again in place."""
+        return (
+            sites.is_site(baseline.url)
+            and (baseline.profile, self._profile) == (None, None)
+            and len(self._tabs.pages) == 1
+            and set_up == (url, self._page.loading.document)
+        )
+
+    async def _load(self, url: str, baseline: Baseline) -> None:
         # Pages of packages have no secrets, and a blank page has nowhere to keep one.
-        kept = {"file", "about"} if url.startswith("file:") else set()
-        if not self._page.schemes <= kept:
-            await self._page.close()  # first: a second page in a begin-frame browser hangs it
-            self._page = await self._open_page()
+        kept = {"file://", "about:"} if url.startswith("file:") else set()
+        tapped = self._tapped and baseline == Baseline()  # the next holder's; this one may still be connected
+        if baseline.profile is not None or self._profile is not None or tapped:
+            await self._restart(baseline.profile)
+        elif len(self._tabs.pages) != 1 or not self._page.loading.origins <= kept:
+            await self._chromium.renew()
         await self._page.navigate(url)
         await self._page.forget_history()
 
+    async def _restart(self, profile_name: str | None) -> None:
+        """Another browser in place of this one, which saves its profile."""
+        former, profile = self._profile, None
+        if profile_name is not None:
+            profile = former if former and former.name == profile_name else Profile(profile_name)
+        self._profile = profile
+        await self._chromium.close()
+        if former is not None and former is not profile:
+            former.release()
+        folder = profile.folder if profile else None
+        self._chromium = await Chromium.start(self._executable, self._view, cdp=self._cdp, profile=folder)
+        self._tapped = False
+
     async def _observe(self, spec: ObserveSpec) -> Observation:
         # Probes are posted before the picture so that both describe the same moment.
-        page = self._page
+        page = await self._tabs.ensure()
         probes = {name: page.probe(source) for name, source in spec.probes.items()}
         tree = page.probe(_TREE) if spec.tree else None
+        targets = self._chromium.connection.post("Target.getTargets") if spec.tree else None
         where = page.probe(_WHERE) if spec.page else None
-        frame = b"" if spec.frame == "none" else await page.picture(spec.frame, spec.quality)
-        values = {name: value(await reply) for name, reply in probes.items()}
-        at = value(await where) if where is not None else {}
+        try:
+            frame = b"" if spec.frame == "none" else await page.picture(spec.frame, spec.quality)
+            values = {name: value(await reply) for name, reply in probes.items()}
+            at = value(await where) if where is not None else {}
+            nodes = None
+            if tree is not None and targets is not None:
+                nodes = self._tabs.nodes((await targets)["targetInfos"]) + value(await tree)
+        except SessionEnded:  # the tab closed itself just now
+            return await self._observe(spec)
         digest = xxhash.xxh3_128_hexdigest(frame) if frame else ""
         unchanged = bool(digest) and digest == spec.have
         return Observation(
-            width=self._width,
-            height=self._height,
+            width=self._view.width,
+            height=self._view.height,
             hash=digest,
             media_type=f"image/{spec.frame}" if frame else "",
             frame=b"" if unchanged else frame,
             unchanged=unchanged,
             url=at.get("url"),
             title=at.get("title"),
-            tree=value(await tree) if tree is not None else None,
+            tree=nodes,
             probes=values,
-            action_error=page.note,
+            action_error=self._note(),
         )
 
-    async def _perform(self, action: Action) -> None:
+    async def _perform(self, page: Page, action: Action) -> None:
+        if page.chooser is not None and not isinstance(action, Type | Wait):
+            page.chooser = None  # as a dialog is left by doing something else
         match action:
+            case Open(target=target) if target.startswith("tab:"):
+                await self._tabs.do(target.removeprefix("tab:"))
             case Open():
-                await self._open(action.target)
+                await self._open(page, action.target)
+            case KeyChord() if self._tabs.several and (told := command(action.keys)):
+                await self._tabs.do(told)
+            case Type() if page.chooser is not None:
+                await self._choose(page, page.chooser, action.text)
             case PressButton(button="back" | "forward"):
-                if not await self._page.travel(-1 if action.button == "back" else 1):
+                if not await page.travel(-1 if action.button == "back" else 1):
                     raise UnsupportedAction(f"there is no page to go {action.button} to")
             case Wait():
-                await self._page.pause(action.ms)
+                await page.pause(action.ms)
             case LongPress():
-                await self._perform(MouseDown(x=action.x, y=action.y))
-                await self._page.pause(action.ms)
-                await self._perform(MouseUp(x=action.x, y=action.y))
+                await self._perform(page, MouseDown(x=action.x, y=action.y))
+                await page.pause(action.ms)
+                await self._perform(page, MouseUp(x=action.x, y=action.y))
             case Drag():
-                for command in commands(action, self._held):  # moves that wait for the same frame become one
-                    await self._page.send([command])
+                for step in commands(action, self._held):  # moves that wait for the same frame become one
+                    await page.send([step])
             case Answer() | Done():
                 pass  # words to the user; nothing on the screen moves
             case _:
-                await self._page.send(commands(action, self._held))
-                self._held = after(action, self._held)
+                events, self._held = commands(action, self._held), after(action, self._held)
+                await page.send(events)
 
-    async def _open(self, target: str) -> None:
+    async def _choose(self, page: Page, chooser: FileChooser, text: str) -> None:
+        """Answer a page's question for files with paths on the device, one a line."""
+        paths = [line.strip() for line in text.splitlines() if line.strip()]
+        if not paths or (len(paths) > 1 and not chooser.multiple):
+            wanted = "files: type their paths, one a line" if chooser.multiple else "one file: type its path"
+            raise UnsupportedAction(f"the page asks for {wanted}")
+        await self._chromium.downloads.settle(page.loading.saves)  # one of them may be what it asks for
         try:
-            await self._page.navigate(sites.resolve(target))
+            chosen = [str(self._chromium.home.find(path)) for path in paths]
+        except FaultError as error:
+            raise UnsupportedAction(error.fault.message) from error
+        await page.choose(chosen)
+
+    async def _open(self, page: Page, target: str) -> None:
+        try:
+            await page.navigate(sites.resolve(target))
         except FaultError as error:
             if error.fault.origin != "task":
                 raise
-            self._page.note = error.fault.message  # the agent asked for what cannot be had: its own doing
+            page.note = error.fault.message  # the agent asked for what cannot be had: its own doing
 
 
 @contextlib.asynccontextmanager

@@ -1,11 +1,12 @@
 """W3C key names to the fields of CDP `Input.dispatchKeyEvent`. Pure tables and functions."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from guiagent.actions import Button
+if TYPE_CHECKING:
+    from guiagent.actions import Button
 
 MODIFIER_BITS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
-BUTTON_BITS: dict[Button, int] = {"left": 1, "right": 2, "middle": 4, "back": 8, "forward": 16}
+BUTTON_BITS: "dict[Button, int]" = {"left": 1, "right": 2, "middle": 4, "back": 8, "forward": 16}
 
 # key: (code, Windows virtual key code, text it types)
 _NAMED: dict[str, tuple[str, int, str]] = {

@@ -1,4 +1,4 @@
-"""One page in a browser context of its own: loading, JavaScript, input and frames.
+"""One page of a browser, which is one tab: loading, JavaScript, input and frames.
 
 Under begin-frame control the browser draws only when told to, so a step is as fast as the page itself and a
 frame is never older than the input before it. The rule that makes it so: tick frames *until the input is
@@ -9,13 +9,17 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from devices.drivers.browser import sites
 from devices.drivers.browser.cdp import Connection, Json, ProtocolError
 from devices.drivers.browser.input import Command
 from devices.drivers.browser.keys import key_event
+from devices.drivers.browser.loading import Loading
+from devices.egress import EgressProxy
 from guiagent.errors import Fault, FaultError
 from guiagent.types import FrameFormat
 
@@ -26,69 +30,102 @@ _MAX_RESTLESS_FRAMES = 8
 _MAX_IN_FLIGHT = 64  # input events; a page draws nothing before it has handled those it got
 _LOAD_CAP_S = 10.0
 _POPUP_S = 2.0
+_CHOOSER_S = (
+    1.0  # between a click on a field for files and the question for them, which the page may suppress
+)
+_CLICKED = "clicked"  # a function of popups.js
 _PICTURE_S = 2.0  # the browser forgets one it was asked for while a document made way for another
 _DRAG_EVENTS = {
     "mouseMoved": ("dragEnter", "dragOver"),
     "mouseReleased": ("dragEnter", "dragOver", "drop"),
 }
 _POPUPS = files(__package__).joinpath("popups.js").read_text()
+_PORTS = {"http": 80, "https": 443}
+_NOWHERE = "http://guiagent.invalid/"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What all pages of a device have in common: their size in pixels, how they draw, and their way out."""
+
+    width: int
+    height: int
+    begin_frame: bool
+    egress: EgressProxy
+
+
+@dataclass(frozen=True, slots=True)
+class FileChooser:
+    """A page's question for files, which no screenshot shows."""
+
+    node: int
+    multiple: bool
 
 
 class Page:
-    """What happened to the last action besides its effect is in `note`, for `Observation.action_error`."""
+    """What happened to the last action besides its effect is in `note`, for `Observation.action_error`.
 
-    def __init__(
-        self, connection: Connection, context: str, target: str, session: str, *, begin_frame: bool
-    ) -> None:
+    Attributes:
+        target: the DevTools protocol's id of the page.
+        loading: its documents.
+        chooser: the files it is waiting to be given.
+        windows: the addresses of windows that clicks asked for and that did not come yet.
+    """
+
+    def __init__(self, connection: Connection, target: str, session: str, view: View) -> None:
+        self.target = target
         self.note: str | None = None
-        self.schemes: set[str] = set()  # of every document that was ever in this page
-        self.document = ""  # changes with every document in the main frame
+        self.loading = Loading(target, self._failure)
+        self.chooser: FileChooser | None = None
+        self.windows: list[str] = []
+        self.session = session
         self._connection = connection
-        self._context = context
-        self._frame = target  # a page's main frame has the page's id
-        self._session = session
-        self._begin_frame = begin_frame
+        self._view = view
+        self._begin_frame = view.begin_frame
         self._dragged: Json | None = None
-        self._loaded = asyncio.Event()
-        self._loaded.set()
+        self._choosing = asyncio.Event()
+        self._clicked_for_files = False
         self._drawing: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._drawing.set_result({})
+        connection.listen(session, self._heard)
 
-    @classmethod
-    async def open(cls, connection: Connection, width: int, height: int, *, begin_frame: bool) -> "Page":
-        """A blank page that shares nothing with any page before it: no cookies, storage, cache, history."""
-        created = await connection.post("Target.createBrowserContext", {"disposeOnDetach": True})
-        place: Json = {"browserContextId": created["browserContextId"], "width": width, "height": height}
-        place["enableBeginFrameControl"] = begin_frame
-        target = (await connection.post("Target.createTarget", {"url": "about:blank", **place}))["targetId"]
-        attach = {"targetId": target, "flatten": True}
-        session = (await connection.post("Target.attachToTarget", attach))["sessionId"]
-        page = cls(connection, created["browserContextId"], target, session, begin_frame=begin_frame)
-        connection.listen(session, page._heard)
+    async def set_up(self) -> None:
+        """Make a page that was just attached to, and may be held back, one that can be driven."""
+        view = self._view
+        mine = [{"urlPattern": "file://*", "resourceType": "Document"}, {"urlPattern": _NOWHERE}]
         setup: list[Command] = [
             ("Page.enable", {}),
             ("Runtime.enable", {}),  # without it the next runs only in pages that have scripts of their own
+            ("Runtime.addBinding", {"name": _CLICKED, "executionContextName": "guiagent"}),
             ("Page.addScriptToEvaluateOnNewDocument", {"source": _POPUPS, "worldName": "guiagent"}),
+            ("Page.setInterceptFileChooserDialog", {"enabled": True}),
             ("Inspector.enable", {}),
             ("Input.setInterceptDrags", {"enabled": True}),
-            ("Fetch.enable", {"patterns": [{"urlPattern": "file://*", "resourceType": "Document"}]}),
+            ("Fetch.enable", {"patterns": mine, "handleAuthRequests": True}),
             ("Emulation.setFocusEmulationEnabled", {"enabled": True}),
         ]
-        if not begin_frame:
-            screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        if not self._begin_frame:
+            screen = {"width": view.width, "height": view.height, "deviceScaleFactor": 1, "mobile": False}
             setup.append(("Emulation.setDeviceMetricsOverride", screen))
-        deny = {"behavior": "deny", "browserContextId": page._context}
-        await asyncio.gather(
-            connection.post("Browser.setDownloadBehavior", deny),
-            *(page._post(method, params) for method, params in setup),
-        )
-        await page.tick()  # without it one page in a hundred never drew anything
-        return page
+            setup.append(("Runtime.runIfWaitingForDebugger", {}))
+        await asyncio.gather(*(self.post(method, params) for method, params in setup))
+        await self.tick()  # without it one page in a hundred never drew anything
 
-    async def close(self) -> None:
-        """Dispose of the context and all it remembers, even where a script never lets go of the page."""
-        self._connection.forget(self._session)
-        await self._connection.post("Target.disposeBrowserContext", {"browserContextId": self._context})
+    def expect_load(self) -> None:
+        """A document is on its way here, though nothing was heard of it yet."""
+        self.loading.done.clear()
+
+    async def log_in(self) -> None:
+        """Tell the browser the password of its proxy, with a first request that leads nowhere.
+
+        From then on the page's whole browser context sends it with every connection, unasked.
+        """
+        await self.run(f"fetch({_NOWHERE!r}).then(() => null, () => null)")
+
+    def ended(self) -> None:
+        """The page is gone: whatever still waits for it ends in SessionEnded."""
+        self._connection.forget(self.session)
+        self.loading.done.set()
 
     # -- loading --------------------------------------------------------------------------------------------
 
@@ -97,47 +134,82 @@ class Page:
 
         Raises FaultError (origin "task") where no page comes back.
         """
-        opening = self._post("Page.navigate", {"url": url})
+        self.loading.failed = None
+        opening = self.post("Page.navigate", {"url": url})
         try:
             async with asyncio.timeout(_LOAD_CAP_S):
                 reply = await self._ticking(opening)
+                if reply.get("isDownload"):
+                    self.loading.saves = True
+                    return
                 if failure := reply.get("errorText"):
-                    raise _unreachable(url, failure)
-                await self._ticking(self._loaded.wait())
+                    raise _unreachable(url, self._failure(url) or failure)
+                await self._ticking(self.loading.done.wait())
         except TimeoutError:
             self._stop_loading()
             if opening.cancelled():
                 raise _unreachable(url, f"no answer within {_LOAD_CAP_S:g} s") from None
+        if self.loading.failed:
+            raise FaultError(Fault("task", "unreachable", self.loading.failed, retryable=True))
 
     async def forget_history(self) -> None:
-        await self._post("Page.resetNavigationHistory")
+        await self.post("Page.resetNavigationHistory")
 
     async def travel(self, offset: int) -> bool:
         """Go back (-1) or forward (1) in the page's history; False where there is nothing to go to."""
-        history = await self._post("Page.getNavigationHistory")
+        history = await self.post("Page.getNavigationHistory")
         index = history["currentIndex"] + offset
         if not 0 <= index < len(history["entries"]):
             return False
         await self._ticking(
-            self._post("Page.navigateToHistoryEntry", {"entryId": history["entries"][index]["id"]})
+            self.post("Page.navigateToHistoryEntry", {"entryId": history["entries"][index]["id"]})
         )
         return True
 
+    def _failure(self, url: str) -> str | None:
+        """Why the proxy could not connect to where this URL leads; None where it could, or was not asked."""
+        parts = urlsplit(url)
+        if parts.hostname is None or parts.scheme not in _PORTS:
+            return None
+        return self._view.egress.failure(parts.hostname, parts.port or _PORTS[parts.scheme])
+
     def _stop_loading(self) -> None:
         self.note = f"the page was still loading after {_LOAD_CAP_S:g} s"
-        self._post("Page.stopLoading")
-        self._loaded.set()
+        self.post("Page.stopLoading")
+        self.loading.done.set()
 
-    # -- scripts --------------------------------------------------------------------------------------------
+    # -- commands and scripts --------------------------------------------------------------------------------
+
+    def post(self, method: str, params: Json | None = None) -> asyncio.Future[Json]:
+        """Send the page a command of the protocol now; the future resolves with its result."""
+        return self._connection.post(method, params, self.session)
 
     def probe(self, expression: str) -> asyncio.Future[Json]:
         """Evaluate a JavaScript expression now; `value` reads the reply."""
-        return self._post("Runtime.evaluate", {"expression": expression, "returnByValue": True})
+        return self.post("Runtime.evaluate", {"expression": expression, "returnByValue": True})
 
-    async def run(self, expression: str) -> Any:
-        """The JSON value of an expression, or of the promise it makes."""
-        call = {"expression": expression, "returnByValue": True, "awaitPromise": True}
-        return value(await self._ticking(self._post("Runtime.evaluate", call)))
+    async def run(self, expression: str, *, user: bool = False) -> Any:
+        """The JSON value of an expression, or of the promise it makes. `user`: as if one had just acted."""
+        call = {"expression": expression, "returnByValue": True, "awaitPromise": True, "userGesture": user}
+        return value(await self._ticking(self.post("Runtime.evaluate", call)))
+
+    async def hear_out(self) -> None:
+        """Return once the page has asked for the files that the last click was to be answered with."""
+        await self._ticking(self.probe("0"))  # what the click set off comes before the answer
+        if self._clicked_for_files:
+            self._clicked_for_files = False
+            with contextlib.suppress(TimeoutError):
+                await self._ticking(asyncio.wait_for(self._choosing.wait(), _CHOOSER_S))
+
+    async def choose(self, paths: Sequence[str]) -> None:
+        """Give the pending file chooser these files of the host."""
+        assert self.chooser is not None
+        answer = {"files": list(paths), "backendNodeId": self.chooser.node}
+        self.chooser = None
+        await self._ticking(self.post("DOM.setFileInputFiles", answer))
+
+    async def bring_to_front(self) -> None:
+        await self.post("Page.bringToFront")
 
     # -- input and frames -----------------------------------------------------------------------------------
 
@@ -151,11 +223,11 @@ class Page:
         """While something is dragged along, the mouse moves and lets go of that."""
         kinds = _DRAG_EVENTS.get(event.get("type", ""))
         if self._dragged is None or kinds is None:
-            return self._post(method, event)
+            return self.post(method, event)
         drag = {"x": event["x"], "y": event["y"], "data": self._dragged}
         if "drop" in kinds:
             self._dragged = None
-        return [self._post("Input.dispatchDragEvent", drag | {"type": kind}) for kind in kinds][-1]
+        return [self.post("Input.dispatchDragEvent", drag | {"type": kind}) for kind in kinds][-1]
 
     async def pause(self, ms: int) -> None:
         await self._ticking(asyncio.sleep(ms / 1000))
@@ -163,10 +235,12 @@ class Page:
     async def settle(self) -> None:
         """Return when the screen is quiet; with a cap, for pages that never are."""
         await self._rest()
-        if not self._loaded.is_set():  # the input led to another document
+        if self._clicked_for_files:
+            await self.hear_out()
+        if not self.loading.done.is_set():  # the input led to another document
             try:
                 async with asyncio.timeout(_LOAD_CAP_S):
-                    await self._ticking(self._loaded.wait())
+                    await self._ticking(self.loading.done.wait())
             except TimeoutError:
                 self._stop_loading()
             await self._rest()
@@ -181,7 +255,7 @@ class Page:
         if encoding == "jpeg":
             wanted["quality"] = quality
         while not self._begin_frame:
-            asked = self._post("Page.captureScreenshot", wanted)
+            asked = self.post("Page.captureScreenshot", wanted)
             await asyncio.wait((asked,), timeout=_PICTURE_S)
             if asked.done():
                 return base64.b64decode(asked.result()["data"])
@@ -217,7 +291,7 @@ class Page:
         if not self._drawing.done():  # its caller gave up; the browser takes one frame at a time
             await asyncio.wait((self._drawing,))
         popup = asyncio.get_running_loop().call_later(_POPUP_S, self._close_popup)
-        self._drawing = self._post("HeadlessExperimental.beginFrame", options)
+        self._drawing = self.post("HeadlessExperimental.beginFrame", options)
         try:
             return await asyncio.shield(self._drawing)
         finally:
@@ -226,29 +300,25 @@ class Page:
     def _close_popup(self) -> None:
         """The browser waits for a native popup that got past popups.js, and would for ever."""
         self.note = "a popup that cannot be shown was closed"
-        self._post("Input.dispatchKeyEvent", key_event("keyDown", "Escape"))
+        with contextlib.suppress(FaultError):  # whoever waits for the frame is told that the browser is gone
+            self.post("Input.dispatchKeyEvent", key_event("keyDown", "Escape"))
 
     # -- the browser's side ---------------------------------------------------------------------------------
 
-    def _post(self, method: str, params: Json | None = None) -> asyncio.Future[Json]:
-        return self._connection.post(method, params, self._session)
-
     def _heard(self, method: str, event: Json) -> None:
+        self.loading.heard(method, event)
         match method:
-            case "Page.frameStartedLoading" if event["frameId"] == self._frame:
-                self._loaded.clear()
-            case "Page.frameRequestedNavigation" if event["frameId"] == self._frame:
-                if event["disposition"] == "currentTab":
-                    self._loaded.clear()
-            case "Page.frameStoppedLoading" if event["frameId"] == self._frame:
-                self._loaded.set()
-            case "Page.frameNavigated":
-                frame = event["frame"]
-                self.schemes.add(frame["url"].partition(":")[0])
-                if frame["id"] == self._frame:
-                    self.document = frame["loaderId"]
             case "Page.windowOpen":
-                self._open_here(event)
+                if self._begin_frame:
+                    self._open_here(event)
+                elif event["userGesture"]:
+                    self.windows.append(event["url"])
+            case "Runtime.bindingCalled" if event["name"] == _CLICKED:
+                self._click_led_to(event["payload"])
+            case "Page.fileChooserOpened":
+                self._ask_for_files(event)
+            case "Fetch.authRequired":
+                self._give_password(event)
             case "Page.javascriptDialogOpening":
                 self._dismiss(event)
             case "Fetch.requestPaused":
@@ -259,24 +329,48 @@ class Page:
                 fault = Fault("device", "crashed", "the page's process crashed", retryable=True)
                 self._connection.fail(fault)
 
+    def _click_led_to(self, what: str) -> None:
+        if what == "download":
+            self.loading.saves = True
+        elif what == "file":
+            self._clicked_for_files = True
+            self._choosing.clear()
+
+    def _ask_for_files(self, event: Json) -> None:
+        self._choosing.set()
+        if "backendNodeId" in event:
+            self.chooser = FileChooser(event["backendNodeId"], event["mode"] == "selectMultiple")
+        else:
+            self.note = "the page asks for files in a way that this browser cannot answer"
+
+    def _give_password(self, event: Json) -> None:
+        egress = self._view.egress
+        answer: Json = {"response": "CancelAuth"}
+        if event["authChallenge"]["source"] == "Proxy":
+            answer = {"response": "ProvideCredentials"}
+            answer |= {"username": egress.username, "password": egress.password}
+        told = {"requestId": event["requestId"], "authChallengeResponse": answer}
+        self.post("Fetch.continueWithAuth", told)
+
     def _open_here(self, event: Json) -> None:
-        """A device is one page: what a click would open in a new window opens in place of the old one."""
+        """Where there are no tabs, what a click would open in a new window opens in place of the old one."""
         url: str = event["url"]
         if event["userGesture"] and url.startswith(("http://", "https://")):
-            self._post("Page.navigate", {"url": url})
+            self.post("Page.navigate", {"url": url})
 
     def _dismiss(self, event: Json) -> None:
         leaving = event["type"] == "beforeunload"
         if not leaving:
             self.note = f"the page showed a dialog ({event['type']}): {event['message'][:200]!r}"
-        self._post("Page.handleJavaScriptDialog", {"accept": leaving})
+        self.post("Page.handleJavaScriptDialog", {"accept": leaving})
 
     def _admit(self, event: Json) -> None:
         request: Json = {"requestId": event["requestId"]}
-        if sites.is_served(event["request"]["url"]):
-            self._post("Fetch.continueRequest", request)
+        url = event["request"]["url"]
+        if url == _NOWHERE or sites.is_served(url):
+            self.post("Fetch.continueRequest", request)
         else:
-            self._post("Fetch.failRequest", request | {"errorReason": "AccessDenied"})
+            self.post("Fetch.failRequest", request | {"errorReason": "AccessDenied"})
 
 
 def value(reply: Json) -> Any:

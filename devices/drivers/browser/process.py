@@ -1,8 +1,8 @@
 """Finding, starting and ending Chromium, so that no browser outlives its owner.
 
-Every browser is its own session (process group) with a private profile folder whose name carries the owner's
-pid and start time. Closing the command pipe ends Chromium by itself; `Process.stop` makes sure; `sweep` ends
-what a killed owner left behind.
+Every browser is its own session (process group) with a private folder, for its profile and its files, whose
+name carries the owner's pid and start time. Closing the command pipe ends Chromium by itself; `Process.stop`
+makes sure; `sweep` ends what a killed owner left behind.
 """
 
 import asyncio
@@ -12,13 +12,15 @@ import re
 import shutil
 import signal
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from guiagent.errors import Fault, FaultError, InfrastructureError
 
-_PROFILE_PREFIX = "guiagent-browser-"
-_PROFILE = re.compile(_PROFILE_PREFIX + r"(?P<pid>\d+)-(?P<start_time>\d+)-\w+")
+_PREFIX = "guiagent-browser-"
+_FOLDER = re.compile(_PREFIX + r"(?P<pid>\d+)-(?P<start_time>\d+)-\w+")
 _HEADLESS_SHELLS = ("chromium-headless-shell", "chrome-headless-shell", "headless_shell")
 _FULL_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = (
@@ -44,7 +46,11 @@ _FLAGS = (
     "--hide-scrollbars",
     "--mute-audio",
     "--force-color-profile=srgb",
-    "--block-new-web-contents",  # a device is one page; see Page on what becomes of a new window
+    "--disable-quic",
+    "--dns-prefetch-disable",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",  # of a headless shell
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # of a full Chromium
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # its proxy resolves names, nobody else
     "--remote-debugging-pipe",
 )
 # One compositor frame per HeadlessExperimental.beginFrame, all stages of it, and none without it.
@@ -56,11 +62,13 @@ BEGIN_FRAME_FLAGS = (
     "--disable-threaded-scrolling",
     "--disable-checker-imaging",
     "--disable-image-animation-resync",
+    "--block-new-web-contents",  # a second page would hang it; see Page on what becomes of a new window
 )
 UNTHROTTLED_FLAGS = ("--disable-frame-rate-limit", "--disable-gpu-vsync")
-EXPOSED_FLAGS = (
-    "--remote-debugging-port=0",
-)  # on loopback; the browser writes the port it got to its profile
+EXPOSED_FLAGS = ("--remote-debugging-port=0",)  # on loopback; its profile says which
+_MAX_FILE_BLOCKS = 2 << 20  # of 512 bytes: no file a browser writes gets larger than 1 GiB
+# Chromium wants its pipe on descriptors 3 and 4; the shell moves our stdin and stdout there.
+_EXEC = f"""trap '' XFSZ; ulimit -f {_MAX_FILE_BLOCKS}; exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null"""
 
 
 class Executable(NamedTuple):
@@ -91,32 +99,45 @@ def find(executable: str | None = None) -> Executable:
 
 
 class Process:
-    """One running Chromium: its process, its pipe and its profile folder."""
+    """One running Chromium: its process, its pipe and its folder.
 
-    def __init__(self, process: asyncio.subprocess.Process, profile: Path) -> None:
+    Attributes:
+        files: a folder of its own for what it downloads and what is put there, gone with the process.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
         assert process.stdin is not None and process.stdout is not None
         self.pid = process.pid
         self.reader = process.stdout
         self.writer = process.stdin
+        self.files = folder / "files"
         self._process = process
-        self._profile = profile
+        self._folder = folder
 
     @classmethod
     async def start(
-        cls, executable: Executable, width: int, height: int, flags: tuple[str, ...]
+        cls,
+        executable: Executable,
+        width: int,
+        height: int,
+        flags: Sequence[str],
+        profile: Path | None = None,
     ) -> "Process":
-        profile = Path(tempfile.mkdtemp(prefix=f"{_PROFILE_PREFIX}{os.getpid()}-{_start_time(os.getpid())}-"))
-        arguments = [*_FLAGS, *flags, f"--window-size={width},{height}", f"--user-data-dir={profile}"]
+        """With a throwaway profile, or with the folder `profile`, which stays."""
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-{_start_time(os.getpid())}-"))
+        (folder / "files").mkdir()
+        if profile is not None:  # a link, so that the command line says whose browser it is
+            (folder / "profile").symlink_to(profile, target_is_directory=True)
+        arguments = [*_FLAGS, *flags, f"--window-size={width},{height}", f"--user-data-dir={folder}/profile"]
         if os.geteuid() == 0:
             arguments.append("--no-sandbox")  # Chromium's sandbox refuses to run as root
         if not executable.headless_shell:
             arguments.append("--headless=new")
         try:
-            # Chromium wants its pipe on descriptors 3 and 4; the shell moves our stdin and stdout there.
             process = await asyncio.create_subprocess_exec(
                 "/bin/sh",
                 "-c",
-                'exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null',
+                _EXEC,
                 executable.path,
                 *arguments,
                 "about:blank",
@@ -127,10 +148,10 @@ class Process:
                 limit=1 << 22,
             )
         except OSError as error:
-            shutil.rmtree(profile, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             fault = Fault("device", "start_failed", f"cannot start {executable.path}: {error.strerror}")
             raise FaultError(fault) from error
-        return cls(process, profile)
+        return cls(process, folder)
 
     @property
     def running(self) -> bool:
@@ -138,48 +159,60 @@ class Process:
 
     async def port(self) -> int:
         """The port of a browser started with EXPOSED_FLAGS; waits until there is one."""
-        file = self._profile / "DevToolsActivePort"
+        file = self._folder / "profile" / "DevToolsActivePort"
         while True:
             if file.exists() and (lines := file.read_text().splitlines()):
                 return int(lines[0])
             await asyncio.sleep(0.02)
 
     async def stop(self, grace_s: float = 2.0) -> None:
-        """End the whole process group, wait for it, and remove the profile. Idempotent."""
+        """End the whole process group, wait for it, and remove its folder. Idempotent."""
         self.writer.close()  # Chromium leaves when its pipe closes
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), grace_s)
         _kill_group(self.pid)  # also when the leader left: on Debian it is a shell script around the browser
         await self._process.wait()
-        await asyncio.to_thread(shutil.rmtree, self._profile, ignore_errors=True)
+        await asyncio.to_thread(self._clean_up, grace_s)
+
+    def _clean_up(self, grace_s: float) -> None:
+        until = time.monotonic() + grace_s
+        while (
+            _living(self.pid) and time.monotonic() < until
+        ):  # the kernel takes its time where memory is large
+            time.sleep(0.01)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def sweep() -> int:
-    """End browsers whose owner process is gone and remove their profiles; returns how many were ended."""
-    folder = Path(tempfile.gettempdir())
+    """End browsers whose owner process is gone and remove their folders; returns how many were ended."""
+    place = Path(tempfile.gettempdir())
     groups = set()
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours to read
-            if entry.name.isdigit() and _is_orphan((entry / "cmdline").read_bytes(), folder):
+            if entry.name.isdigit() and _is_orphan((entry / "cmdline").read_bytes(), place):
                 groups.add(os.getpgid(int(entry.name)))
     for group in groups:
         _kill_group(group)
-    for profile in folder.glob(f"{_PROFILE_PREFIX}*"):
-        if _owner_gone(profile.name):
-            shutil.rmtree(profile, ignore_errors=True)
+    for folder in place.glob(f"{_PREFIX}*"):
+        if _owner_gone(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
     return len(groups)
 
 
-def _is_orphan(cmdline: bytes, folder: Path) -> bool:
+def _is_orphan(cmdline: bytes, place: Path) -> bool:
     """True for the command line of a browser that `Process.start` of a dead owner started."""
     arguments = [os.fsdecode(argument) for argument in cmdline.split(b"\0")]
-    option = f"--user-data-dir={folder}/"
-    profiles = [argument.removeprefix(option) for argument in arguments if argument.startswith(option)]
-    return "--remote-debugging-pipe" in arguments and any(map(_owner_gone, profiles))
+    option = f"--user-data-dir={place}/"
+    folders = [
+        argument.removeprefix(option).partition("/")[0]
+        for argument in arguments
+        if argument.startswith(option)
+    ]
+    return "--remote-debugging-pipe" in arguments and any(map(_owner_gone, folders))
 
 
-def _owner_gone(profile_name: str) -> bool:
-    match = _PROFILE.fullmatch(profile_name)
+def _owner_gone(folder_name: str) -> bool:
+    match = _FOLDER.fullmatch(folder_name)
     return match is not None and _start_time(int(match["pid"])) != match["start_time"]
 
 
@@ -190,6 +223,16 @@ def _start_time(pid: int) -> str:
     except OSError:
         return ""
     return "" if fields[0] == "Z" else fields[19]
+
+
+def _living(group: int) -> bool:
+    """True while a process of the group runs; those that only wait to be reaped do not count."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state != "Z":
+                return True
+    return False
 
 
 def _kill_group(group: int) -> None:

@@ -1,0 +1,129 @@
+"""A running Chromium and what a device shows of it: one browser context, or a named profile, and its tabs."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from devices.drivers.browser.cdp import Connection, Json, ProtocolError
+from devices.drivers.browser.files import Downloads, Home
+from devices.drivers.browser.page import View
+from devices.drivers.browser.process import (
+    BEGIN_FRAME_FLAGS,
+    EXPOSED_FLAGS,
+    UNTHROTTLED_FLAGS,
+    Executable,
+    Process,
+)
+from devices.drivers.browser.residue import residue, wipe_clipboard
+from devices.drivers.browser.tabs import Tabs
+from guiagent.errors import Fault, FaultError
+
+_MAX_ORIGINS = 256
+
+
+class Chromium:
+    """Attributes:
+    software: the browser's name and version.
+    home: the device's files.
+    tabs: of the browser context there is now, see `renew`.
+    downloads: of the same.
+    """
+
+    def __init__(self, process: Process, view: View, *, profiled: bool) -> None:
+        self.process = process
+        self.connection = Connection(process.reader, process.writer)
+        self.software = ""
+        self.home = Home(process.files)
+        self.tabs: Tabs
+        self.downloads: Downloads
+        self._view = view
+        self._profiled = profiled
+        self._origins: set[str] = set()  # of the documents of earlier contexts, until they are attested
+
+    @classmethod
+    async def start(
+        cls, executable: Executable, view: View, *, cdp: bool, profile: Path | None = None
+    ) -> "Chromium":
+        """A browser that shows a blank page, with the profile in that folder or a throwaway one.
+
+        Raises FaultError where it does not come up.
+        """
+        flags = [
+            *(BEGIN_FRAME_FLAGS if view.begin_frame else UNTHROTTLED_FLAGS),
+            *(EXPOSED_FLAGS if cdp else ()),
+            f"--proxy-server=http://127.0.0.1:{view.egress.port}",
+            "--proxy-bypass-list=<-loopback>",  # not even this machine is reached without it
+        ]
+        process = await Process.start(executable, view.width, view.height, flags, profile)
+        chromium = cls(process, view, profiled=profile is not None)
+        try:
+            await chromium._come_up(cdp)
+        except FaultError as error:
+            await chromium.close()
+            reason = error.fault.message
+            message = (
+                f"{executable.path} did not come up: {reason}; `{executable.path} --version` may say why"
+            )
+            raise FaultError(Fault("device", "start_failed", message, retryable=True)) from error
+        except BaseException:
+            await chromium.close()
+            raise
+        return chromium
+
+    async def renew(self) -> None:
+        """Nothing but one blank page, in a browser context that shares nothing with any before it."""
+        self._origins.update(*(page.loading.origins for page in self.tabs.pages))
+        self.tabs.close()
+        contexts = await self.connection.post("Target.getBrowserContexts")
+        for context in contexts["browserContextIds"]:  # before the next: a second page may hang the browser
+            with contextlib.suppress(ProtocolError):  # it left by itself
+                await self.connection.post("Target.disposeBrowserContext", {"browserContextId": context})
+        await self._open()
+
+    async def residue(self) -> dict[str, Any]:
+        """What was left behind here, by name; see `residue`."""
+        tabs = self.tabs
+        origins = list(self._origins | tabs.current.loading.origins)[:_MAX_ORIGINS]
+        left = await residue(self.connection, tabs.current, tabs.context, origins)
+        left["files"] = self.home.listing()
+        self._origins.clear()
+        return left
+
+    async def close(self) -> None:
+        """End the browser; what it has of a named profile is saved."""
+        with contextlib.suppress(FaultError, ProtocolError):  # then there is nothing left to save
+            if self._profiled:
+                await self.connection.post("Browser.close")
+        await self.connection.close()
+        await self.process.stop()
+
+    async def _come_up(self, cdp: bool) -> None:
+        version = await self.connection.post("Browser.getVersion")
+        self.software = str(version["product"])
+        unused = (await self.connection.post("Target.getTargets"))["targetInfos"]
+        if not self._view.begin_frame:
+            attach = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
+            await self.connection.post("Target.setAutoAttach", attach | {"filter": [{"type": "page"}]})
+        await self._open()
+        for target in unused:  # the page every browser opens with costs a process of its own
+            with contextlib.suppress(ProtocolError):  # it left by itself
+                await self.connection.post("Target.closeTarget", {"targetId": target["targetId"]})
+        if cdp:
+            await self.process.port()
+
+    async def _open(self) -> None:
+        context: str | None = None
+        if not self._profiled:
+            made = await self.connection.post("Target.createBrowserContext", {"disposeOnDetach": True})
+            context = made["browserContextId"]
+        self.tabs = Tabs(self.connection, self._view, context)
+        self.downloads = Downloads(self.connection, self.home, context)
+        self.connection.listen("", self._heard)
+        await self.downloads.accept()
+        await self.tabs.new()
+        await self.tabs.current.log_in()
+        await wipe_clipboard(self.tabs.current)
+
+    def _heard(self, method: str, event: Json) -> None:
+        self.tabs.heard(method, event)
+        self.downloads.heard(method, event)

@@ -1,0 +1,165 @@
+"""What a device may reach: rules and their matching. Pure: addresses in, a verdict out.
+
+Every decision is about the *address* that will be connected to, so that no spelling of it (decimal, octal,
+hexadecimal, IPv4 inside IPv6, a name that resolves to it) makes a difference.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from guiagent.errors import UsageError
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# https://www.iana.org/assignments/iana-ipv4-special-registry : everything that is not for anybody on the
+# internet, and multicast, and the metadata service of one cloud that sits on a public address.
+_SPECIAL_V4 = tuple(
+    map(
+        IPv4Network,
+        ("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+         "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+         "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32"),
+    )
+)  # fmt: skip
+# Of IPv6 only global unicast is public, less what carries some other address inside (Teredo, 6to4) or is
+# for documentation: https://www.iana.org/assignments/iana-ipv6-special-registry
+_UNICAST_V6 = IPv6Network("2000::/3")
+_SPECIAL_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+_LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
+_NAME = re.compile(rf"(?P<subdomains>\*\.)?(?P<name>{_LABEL}(?:\.{_LABEL})*)")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_SYNTAX = 'a rule is a host, *.host, host:port, an address, address:port, a CIDR block, or "public"'
+
+
+@dataclass(frozen=True, slots=True)
+class Public:
+    """Every address of the public internet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A host name, or (`subdomains`) all names below it; reaches public addresses only."""
+
+    host: str
+    subdomains: bool = False
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Addresses, whatever they are called and whether public or not."""
+
+    network: Network
+    port: int | None = None
+
+
+Rule = Public | Name | Block
+
+
+def parse(rules: Iterable[str]) -> tuple[Rule, ...]:
+    """Rules from their text; UsageError for what is none.
+
+    A name rule does not open private addresses, since whoever runs the name's DNS could point it anywhere:
+    to reach `intranet.corp` at 10.1.2.3, allow the address.
+    """
+    return tuple(map(_parse, rules))
+
+
+def permits(rules: Sequence[Rule], host: str, port: int, address: Address, *, own: bool = False) -> bool:
+    """True where some rule lets a device connect to `address`, which it asked for as `host` and `port`.
+
+    `own`: the address belongs to this machine, so that it is private however public it looks.
+    """
+    name, address = canonical(host), plain(address)
+    public = is_public(address) and not own
+    return any(_matches(rule, name, port, address, public) for rule in rules)
+
+
+def may_permit(rules: Sequence[Rule], host: str, port: int) -> bool:
+    """False where no rule lets a device connect to `host`, whatever its address: no need to resolve it."""
+    name = canonical(host)
+    return any(
+        not isinstance(rule, Name) or (_names(rule, name) and rule.port in (None, port)) for rule in rules
+    )
+
+
+def is_public(address: Address) -> bool:
+    """True for an address that anybody on the internet may be reached at, and nothing nearer."""
+    address = plain(address)
+    if isinstance(address, IPv4Address):
+        return not any(address in block for block in _SPECIAL_V4)
+    return address in _UNICAST_V6 and not any(address in block for block in _SPECIAL_V6)
+
+
+def plain(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one stands for (mapped, or behind NAT64's own prefix), else itself."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else address
+
+
+def canonical(host: str) -> str:
+    """A host name as rules are written: ASCII, lower case, no dot at its end."""
+    host = host.strip("[]")
+    if not host.isascii():
+        try:
+            host = host.encode("idna").decode()
+        except UnicodeError:
+            return ""  # matches no rule
+    return host.lower().removesuffix(".")
+
+
+def _matches(rule: Rule, name: str, port: int, address: Address, public: bool) -> bool:
+    match rule:
+        case Public():
+            return public
+        case Name():
+            return public and _names(rule, name) and rule.port in (None, port)
+        case Block():
+            return address in rule.network and rule.port in (None, port)
+
+
+def _names(rule: Name, name: str) -> bool:
+    return name.endswith(f".{rule.host}") if rule.subdomains else name == rule.host
+
+
+def _parse(text: str) -> Rule:
+    if text == "public":
+        return Public()
+    if "/" in text:
+        try:
+            return Block(ip_network(text))
+        except ValueError as error:
+            raise UsageError(f"egress: {text[:80]!r} is no CIDR block: {error}") from None
+    if (address := _address(text)) is not None:
+        return Block(ip_network(address))
+    place, colon, digits = text.rpartition(":")
+    port = _port(text, digits) if colon else None
+    place = place if colon else text
+    if (address := _address(place)) is not None:
+        return Block(ip_network(address), port)
+    wild = "*." if place.startswith("*.") else ""
+    name = _NAME.fullmatch(wild + canonical(place.removeprefix(wild)))
+    if name is None or _NUMBER.fullmatch(name["name"].rpartition(".")[2]):
+        raise UsageError(f"egress: {text[:80]!r} is no rule; {_SYNTAX}")
+    return Name(name["name"], subdomains=bool(wild), port=port)
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return plain(ip_address(text[1:-1] if text.startswith("[") and text.endswith("]") else text))
+    except ValueError:
+        return None
+
+
+def _port(text: str, digits: str) -> int:
+    if not (re.fullmatch("[0-9]{1,5}", digits) and 0 < int(digits) < 65536):
+        raise UsageError(f"egress: {text[:80]!r} has no port from 1 to 65535 after its colon")
+    return int(digits)
