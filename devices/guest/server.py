@@ -1,0 +1,98 @@
+"""The whole server: its parts, and the table of its paths."""
+
+import contextlib
+import os
+import socketserver
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from devices.guest import files
+from devices.guest.accessibility import Accessibility
+from devices.guest.commands import Commands
+from devices.guest.desktop import Desktop, Recorder
+from devices.guest.input_socket import InputSocket
+from devices.guest.native import Native
+from devices.guest.processes import Processes
+from devices.guest.relay import Relay
+from devices.guest.screen import Screen
+from devices.guest.web import GuestServer, Routes
+from devices.guest.xtest import Input
+
+
+def routes(commands: Commands, desktop: Desktop, recorder: Recorder, native: Native) -> Routes:
+    """OSWorld's 26 paths, then ours."""
+    return {
+        ("POST", "/execute"): commands.execute,
+        ("POST", "/setup/execute"): commands.execute,
+        ("POST", "/execute_with_verification"): commands.execute_with_verification,
+        ("POST", "/setup/execute_with_verification"): commands.execute_with_verification,
+        ("POST", "/setup/launch"): commands.launch,
+        ("POST", "/run_python"): commands.run_python,
+        ("POST", "/run_bash_script"): commands.run_bash_script,
+        ("GET", "/screenshot"): desktop.screenshot,
+        ("GET", "/terminal"): desktop.terminal,
+        ("GET", "/accessibility"): desktop.accessibility,
+        ("POST", "/screen_size"): desktop.screen_size,
+        ("POST", "/window_size"): desktop.window_size,
+        ("GET", "/cursor_position"): desktop.cursor_position,
+        ("GET", "/platform"): desktop.platform,
+        ("POST", "/wallpaper"): desktop.wallpaper,
+        ("POST", "/setup/change_wallpaper"): desktop.change_wallpaper,
+        ("POST", "/setup/open_file"): desktop.open_file,
+        ("POST", "/setup/activate_window"): desktop.activate_window,
+        ("POST", "/setup/close_window"): desktop.close_window,
+        ("POST", "/desktop_path"): files.desktop_path,
+        ("POST", "/list_directory"): files.list_directory,
+        ("POST", "/file"): files.get_file,
+        ("POST", "/setup/upload"): files.upload,
+        ("POST", "/setup/download_file"): files.download_file,
+        ("POST", "/start_recording"): recorder.start,
+        ("POST", "/end_recording"): recorder.end,
+        ("GET", "/guiagent/frame"): native.frame,
+        ("GET", "/guiagent/tree"): native.tree,
+        ("GET", "/guiagent/windows"): native.windows,
+        ("GET", "/guiagent/clipboard"): native.clipboard,
+        ("GET", "/guiagent/health"): native.health,
+        ("POST", "/guiagent/input"): native.input,
+    }
+
+
+def _private_folder() -> "tempfile.TemporaryDirectory[str]":
+    """Where the session keeps its sockets, so that it goes with the session if nobody removes it."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    return tempfile.TemporaryDirectory(
+        prefix="guiagent-guest-", dir=runtime if os.access(runtime, os.W_OK) else None
+    )
+
+
+@contextlib.contextmanager
+def running(
+    address: str | tuple[str, int], token: str | None = None, proxy_socket: str | None = None
+) -> Iterator[GuestServer]:
+    """A server that answers, until the block ends; then nothing is left. OSError where it cannot listen."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(_private_folder()))
+        screen = stack.enter_context(contextlib.closing(Screen()))
+        keys_and_mouse = Input(screen)
+        accessibility = stack.enter_context(contextlib.closing(Accessibility()))
+        processes = stack.enter_context(contextlib.closing(Processes(folder)))
+        recorder = stack.enter_context(contextlib.closing(Recorder(screen)))
+        table = routes(
+            Commands(processes, screen),
+            Desktop(screen, accessibility, processes),
+            recorder,
+            Native(screen, keys_and_mouse, accessibility),
+        )
+        server = GuestServer(address, table, token)
+        listeners: list[socketserver.TCPServer | socketserver.UnixStreamServer] = [server]
+        listeners.append(InputSocket(processes.input_socket, screen, keys_and_mouse))
+        if proxy_socket is not None:
+            listeners.append(Relay(proxy_socket))
+        for listener in listeners:
+            stack.callback(listener.server_close)
+        for listener in listeners:
+            threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
+            stack.callback(listener.shutdown)
+        yield server
