@@ -1,0 +1,263 @@
+"""A desktop as a `Device`: actions by XTEST, frames from the X server's memory, settled by damage.
+
+Every action meets a quiet screen: after each, the window manager and the active program are asked for a sign
+that they have taken it in, then nothing may be painted for 30 ms (`settle.py`). A reset is a new session
+(`session.py`).
+"""
+
+import asyncio
+import contextlib
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from devices.config import DesktopConfig
+from devices.drivers import owned
+from devices.drivers.desktop import sandbox
+from devices.drivers.desktop.applications import command_for, is_url
+from devices.drivers.desktop.input import UnsupportedAction, strokes
+from devices.drivers.desktop.session import Session, require_programs
+from devices.drivers.desktop.x11 import XError
+from devices.egress import EgressProxy
+from devices.leases import PUBLIC
+from guiagent.actions import Action, Answer, Done, LongPress, Open, Shell, Swipe, Wait, points
+from guiagent.errors import Fault, FaultError, UsageError
+from guiagent.types import Baseline, Capabilities, CommandResult, Health, Observation, ObserveSpec
+
+_START_DEADLINE_S = 45.0
+_VERB_DEADLINE_S = 30.0
+_HEALTH_DEADLINE_S = 4.0
+_OPEN_S = 15.0  # for the first window of an application
+_SHELL_S = 20.0
+_MAX_OUTPUT = 16_384  # characters of a shell action's output
+
+
+class DesktopDevice:
+    """Implements `guiagent.protocols.Device`, Shell, Files, Services and Networked; one verb at a time."""
+
+    def __init__(self, folder: Path, config: DesktopConfig, egress: EgressProxy, warning: str) -> None:
+        self.session: Session
+        self._folder = folder
+        self._config = config
+        self._egress = egress
+        self._warning = warning  # why there is no isolation, or ""
+        self._note: str | None = None
+        self._output: str | None = None
+        self._closed = False
+
+    @classmethod
+    async def start(cls, config: DesktopConfig) -> "DesktopDevice":
+        require_programs(config.rootfs)
+        warning = await asyncio.to_thread(sandbox.why_not_isolated)
+        folder = owned.create_folder(sandbox.KIND)
+        socket = folder / "egress.sock"
+        egress = await EgressProxy.start(socket)
+        socket.chmod(0o666)  # for the sandbox's user; the folder keeps others out
+        device = cls(folder, config, egress, warning)
+        try:
+            async with _deadline("start", _START_DEADLINE_S):
+                device.session = await device._new_session()
+        except BaseException:
+            await device.close()
+            raise
+        return device
+
+    async def describe(self) -> Capabilities:
+        width, height = self._config.width, self._config.height
+        if self._warning:
+            software = f"Xvfb, openbox; NOT ISOLATED from this machine ({self._warning})"
+            return Capabilities("desktop", width, height, ["a11y"], software)
+        features = ["a11y", "shell", "files", "osworld"]
+        return Capabilities("desktop", width, height, features, "Xvfb, openbox, bubblewrap")
+
+    async def reset(self, seed: int, baseline: Baseline, spec: ObserveSpec) -> Observation:
+        """Throw the session away and start another; open the baseline's page if it names one.
+
+        A desktop has nothing to seed. Raises UsageError for baselines that other kinds have.
+        """
+        if baseline.script or baseline.snapshot or baseline.profile or baseline.state is not None:
+            raise UsageError(
+                "a desktop is reset to `url` alone: it has no script, snapshot, profile or state"
+            )
+        async with _deadline("reset", _START_DEADLINE_S):
+            self._note = self._output = None
+            _, self.session = await asyncio.gather(self.session.stop(), self._new_session())
+            if baseline.url != "about:blank":
+                await self._open(baseline.url)
+                await self.session.display.settle()
+            return await self._observe(spec)
+
+    async def observe(self, spec: ObserveSpec) -> Observation:
+        async with self._verb("observe"):
+            return await self._observe(spec)
+
+    async def act(self, actions: Sequence[Action], spec: ObserveSpec) -> Observation:
+        """Execute in order until one fails; each meets the quiet screen that the one before left."""
+        waits_s = sum(action.ms for action in actions if isinstance(action, Wait | LongPress | Swipe)) / 1000
+        async with self._verb("act", waits_s + _SHELL_S * sum(isinstance(one, Shell) for one in actions)):
+            self._note = self._output = None
+            for action in actions:
+                try:
+                    await self._perform(action)
+                except UnsupportedAction as error:
+                    self._note = str(error)
+                    break
+            return await self._observe(spec)
+
+    async def health(self) -> Health:
+        if dead := self.session.dead():
+            return Health(False, f"{dead} ended")
+        try:
+            async with _deadline("health", _HEALTH_DEADLINE_S):
+                await self.session.display.sync()
+        except FaultError as error:
+            return Health(False, str(error))
+        return Health(True)
+
+    async def attest(self) -> str:
+        """Digest of the files in the overlay, processes, windows, selections and pressed buttons."""
+        async with self._verb("attest"):
+            return await self.session.digest()
+
+    async def exec(self, command: Sequence[str], timeout_s: float) -> CommandResult:
+        async with self._verb("exec", timeout_s):
+            return await self.session.guest.exec(command, timeout_s)
+
+    async def put(self, path: str, data: bytes) -> None:
+        async with self._verb("put"):
+            await self.session.guest.put(path, data)
+
+    async def get(self, path: str) -> bytes:
+        async with self._verb("get"):
+            return await self.session.guest.get(path)
+
+    async def connect(self, service: str) -> tuple[StreamReader, StreamWriter]:
+        """ "osworld": the guest server, which speaks OSWorld's HTTP interface."""
+        if service != "osworld" or self._warning:
+            raise UsageError(f"this desktop does not speak {service!r}")
+        async with self._verb("connect"):
+            return await self.session.guest.stream()
+
+    async def allow(self, egress: Sequence[str]) -> None:
+        """By HTTP(S) through a proxy; there is no other way out. UsageError for what is no rule."""
+        if self._warning and tuple(egress) != PUBLIC:
+            raise UsageError(f"this desktop is not isolated and reaches all ({self._warning})")
+        self._egress.allow(egress)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if hasattr(self, "session"):
+            await self.session.stop()
+        await self._egress.close()
+        await asyncio.to_thread(owned.remove_folder, self._folder)
+
+    async def _new_session(self) -> Session:
+        return await Session.start(
+            self._folder, self._config, self._folder / "egress.sock", not self._warning
+        )
+
+    async def _observe(self, spec: ObserveSpec) -> Observation:
+        display, capture = self.session.display, self.session.capture
+        frame, digest = b"", ""
+        if spec.frame != "none":
+            cursor = await display.cursor()
+            moment = (display.paints, cursor)
+            taken = capture.current(moment, spec.frame, spec.quality)
+            if taken is None:
+                take = partial(capture.take, moment, cursor, spec.frame, spec.quality)
+                taken = await asyncio.to_thread(take)
+            frame, digest = taken
+        unchanged = bool(digest) and digest == spec.have
+        return Observation(
+            width=self._config.width,
+            height=self._config.height,
+            hash=digest,
+            media_type=f"image/{spec.frame}" if frame else "",
+            frame=b"" if unchanged else frame,
+            unchanged=unchanged,
+            title=await display.title() if spec.page else None,
+            tree=await self.session.guest.tree() if spec.tree else None,
+            action_error=self._note,
+            output=self._output,
+        )
+
+    async def _perform(self, action: Action) -> None:
+        display = self.session.display
+        width, height = self._config.width, self._config.height
+        if outside := [(x, y) for x, y in points(action) if x >= width or y >= height]:
+            raise UnsupportedAction(f"{outside[0]} is outside of the {width}x{height} screen")
+        match action:
+            case Answer() | Done():
+                return  # words to the user; nothing on the screen moves
+            case Wait():
+                await asyncio.sleep(action.ms / 1000)
+                return
+            case Open():
+                await self._open(action.target)
+            case Shell():
+                await self._shell(action.command)
+            case _:
+                for stroke in strokes(action, display.keymap):
+                    if stroke.loan.taken:
+                        await display.typed()
+                    display.remap(stroke.loan.keysyms)
+                    display.play(stroke.events)
+                    if stroke.pause_ms is None:
+                        await display.processed()
+                    else:
+                        await asyncio.sleep(stroke.pause_ms / 1000)
+        await display.settle()
+
+    async def _open(self, target: str) -> None:
+        display = self.session.display
+        command = await asyncio.to_thread(command_for, target, self._config.rootfs or Path("/"))
+        if command is None:
+            raise UnsupportedAction(f"there is no application {target!r} on this desktop")
+        windows = await display.windows()
+        running = is_url(target) and bool(windows)  # a browser that runs may show the page in a window it has
+        paints = display.paints if running else None
+        await self.session.guest.launch(command)
+        await display.opened(set(windows), paints, _OPEN_S)
+
+    async def _shell(self, command: str) -> None:
+        if self._warning:
+            raise UnsupportedAction("this desktop is not isolated and runs no commands")
+        try:
+            result = await self.session.guest.exec(["/bin/sh", "-c", command], _SHELL_S)
+        except FaultError as error:
+            if error.fault.origin != "task":
+                raise
+            raise UnsupportedAction(error.fault.message) from error
+        self._output = (result.stdout + result.stderr)[:_MAX_OUTPUT]
+        if result.code:
+            self._note = f"the command ended with status {result.code}"
+
+    @contextlib.asynccontextmanager
+    async def _verb(self, verb: str, more_s: float = 0.0) -> AsyncIterator[None]:
+        """A deadline; and where the session has died, that is the fault."""
+        if dead := self.session.dead():
+            raise _ended(dead)
+        async with _deadline(verb, _VERB_DEADLINE_S + more_s):
+            yield
+        if dead := self.session.dead():
+            raise _ended(dead)
+
+
+def _ended(what: str) -> FaultError:
+    return FaultError(Fault("device", "crashed", f"{what} of the desktop ended", retryable=True))
+
+
+@contextlib.asynccontextmanager
+async def _deadline(verb: str, seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        message = f"the desktop did not finish {verb!r} within {seconds:g} s"
+        raise FaultError(Fault("device", "deadline", message, retryable=True)) from error
+    except XError as error:
+        message = f"the X server refused {verb!r}: {error}"
+        raise FaultError(Fault("device", "protocol", message, retryable=True)) from error

@@ -1,0 +1,122 @@
+"""Talks to the guest server of one desktop over its unix socket: commands, files, the accessibility tree.
+
+What answers is inside the sandbox and not to be trusted: answers are bounded, and the socket is the one that
+was there before any agent was, kept by a descriptor, so that no link in its place leads to a socket of this
+machine.
+"""
+
+import asyncio
+import os
+import stat
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from guiagent.errors import Fault, FaultError
+from guiagent.types import CommandResult
+
+_MAX_ANSWER = 64 << 20
+_MAX_OUTPUT = 1 << 20  # characters of a stream
+_TREE_MS = 2000
+_TREE_NODES = 2000
+_TIMED_OUT = 124  # of coreutils' timeout
+
+
+class Guest:
+    """Commands run as the user of the desktop."""
+
+    def __init__(self, socket: int) -> None:
+        self._socket = socket
+        self._path = f"/proc/self/fd/{socket}"
+        transport = httpx.AsyncHTTPTransport(
+            uds=self._path, verify=False
+        )  # no TLS: loading roots takes 0.1 s
+        self._http = httpx.AsyncClient(
+            transport=transport, base_url="http://guest", timeout=None, trust_env=False
+        )
+
+    @classmethod
+    async def connect(cls, path: Path) -> "Guest":
+        """Wait until the guest server listens at `path`; the caller sets the deadline."""
+        while True:
+            try:
+                _, writer = await asyncio.open_unix_connection(path)
+            except (FileNotFoundError, ConnectionRefusedError):
+                await asyncio.sleep(0.01)
+                continue
+            writer.close()
+            socket = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+            if stat.S_ISSOCK(os.fstat(socket).st_mode):
+                return cls(socket)
+            os.close(socket)
+            raise FaultError(Fault("device", "start_failed", "the guest server's socket is none"))
+
+    async def close(self) -> None:
+        await self._http.aclose()
+        os.close(self._socket)
+
+    async def stream(self) -> tuple[StreamReader, StreamWriter]:
+        """A connection of one's own."""
+        try:
+            return await asyncio.open_unix_connection(self._path)
+        except OSError as error:
+            raise _gone(error) from error
+
+    async def exec(self, command: Sequence[str], timeout_s: float) -> CommandResult:
+        """FaultError of origin "task" where the command cannot be started or does not end in time."""
+        limited = ["timeout", "--kill-after=1", f"{timeout_s:.3f}", *command]
+        answer = await self._json("POST", "/execute", json={"command": limited})
+        code = int(answer["returncode"])
+        if code == _TIMED_OUT:
+            raise FaultError(Fault("task", "timeout", f"{command[0]} took longer than {timeout_s:g} s"))
+        output, error = (str(answer[stream])[:_MAX_OUTPUT] for stream in ("output", "error"))
+        return CommandResult(code, output, error)
+
+    async def launch(self, command: Sequence[str]) -> None:
+        """Start a program and do not wait for it."""
+        await self._ask("POST", "/setup/launch", json={"command": list(command)})
+
+    async def put(self, path: str, data: bytes) -> None:
+        await self._ask("POST", "/setup/upload", data={"file_path": path}, files={"file_data": data})
+
+    async def get(self, path: str) -> bytes:
+        return await self._ask("POST", "/file", data={"file_path": path})
+
+    async def tree(self) -> list[dict[str, Any]]:
+        """The accessibility tree, as much of it as is had in two seconds."""
+        query = {"deadline_ms": _TREE_MS, "max_nodes": _TREE_NODES}
+        nodes = (await self._json("GET", "/guiagent/tree", params=query))["nodes"]
+        return [node for node in nodes if isinstance(node, dict)]
+
+    async def _json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        try:
+            answer = msgspec.json.decode(await self._ask(method, path, **request))
+        except msgspec.DecodeError as error:
+            raise FaultError(Fault("device", "protocol", f"the guest server said {error}")) from error
+        return answer if isinstance(answer, dict) else {"nodes": answer}
+
+    async def _ask(self, method: str, path: str, **request: Any) -> bytes:
+        body = bytearray()
+        try:
+            async with self._http.stream(method, path, **request) as response:
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > _MAX_ANSWER:
+                        message = f"the answer is longer than {_MAX_ANSWER >> 20} MiB"
+                        raise FaultError(Fault("task", "too_large", message))
+        except (httpx.HTTPError, OSError) as error:
+            raise _gone(error) from error
+        if response.is_error:
+            said = body[:300].decode("utf-8", "replace").strip()
+            code = "not_found" if response.status_code == 404 else "refused"
+            raise FaultError(Fault("task", code, f"the desktop answered {response.status_code}: {said}"))
+        return bytes(body)
+
+
+def _gone(error: Exception) -> FaultError:
+    message = f"the guest server does not answer: {error or type(error).__name__}"
+    return FaultError(Fault("device", "unreachable", message, retryable=True))

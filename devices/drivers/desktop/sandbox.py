@@ -1,0 +1,279 @@
+"""Processes of a desktop, apart from this machine: what they may see, how they end, how leftovers are found.
+
+Two sandboxes make a desktop. One holds the X server alone, so that nothing a program on the screen does can
+touch the picture or the server's memory but through the X protocol. The other holds the programs: process,
+network, IPC and host names of its own, a root in which everything may be written and nothing stays, and none
+of this machine's homes, /root, /tmp, /run, nor what in /etc is private. `launch.py` builds both.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from devices.drivers import owned
+from devices.drivers.desktop import launch
+from devices.drivers.desktop.launch import Plan
+from guiagent.errors import Fault, FaultError
+
+HOME = "home/user"
+HOST = "desktop"
+KIND = "desktop"
+_MARK = "GUIAGENT_DESKTOP"  # in the environment of every process we start; its value is the session's folder
+_USER = "1000"
+_LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib32": "usr/lib32", "lib64": "usr/lib64"}
+SYSTEM = ("usr", "etc", "var/cache/fontconfig", "var/lib/dpkg")
+# The part of /etc that programs with windows need; what else is there is nobody's business in a sandbox.
+_ETC = re.compile(
+    r"alternatives|bash\.bashrc|ca-certificates.*|chromium.*|dbus-1|dconf|debian_version|dictionaries-common|"
+    r"emacs|fonts|ghostscript|glvnd|gtk-.*|host\.conf|inputrc|issue|java.*|ld\.so\..*|libreoffice|lsb-release|"
+    r"localtime|locale\..*|login\.defs|magic.*|mailcap.*|mime\.types|openal|os-release|papersize|perl|"
+    r"pulse|python3.*|protocols|services|shells|skel|ssl|terminfo|timezone|vim|vulkan|X11|xattr\.conf|xdg"
+)
+_PROGRAM_DISK = 2 << 30  # bytes that a desktop may write, all places together
+_SERVER_DISK = 64 << 20  # and its X server besides the screen
+_UNSHARE = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
+
+
+def server_plan(folder: Path, width: int, height: int, command: Sequence[str]) -> Plan:
+    """For the X server: read-only programs, its socket, its cookie, and a screen file in `fb`."""
+    return Plan(
+        name=str(folder),
+        size=_SERVER_DISK + 4 * width * height,
+        overlays={},
+        layer={},
+        binds=[
+            ("/usr", "usr", True),
+            (f"{folder}/x", "tmp/.X11-unix", False),
+            (f"{folder}/server.cookie", "etc/cookie", True),
+        ],
+        folders=["tmp", "fb", "var/lib/xkb"],
+        links=_LINKS,
+        command=_bubblewrap({"PATH": "/usr/bin:/bin"}, command),
+    )
+
+
+def programs_plan(
+    folder: Path,
+    rootfs: Path | None,
+    binds: Sequence[tuple[str, str, bool]],
+    files: Mapping[str, str],
+    environment: Mapping[str, str],
+    command: Sequence[str],
+) -> Plan:
+    """For the programs: this machine's system, or `rootfs`, under an overlay. `files` are laid over it."""
+    layer = {
+        "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"
+        f"user:x:{_USER}:{_USER}:User:/{HOME}:/bin/bash\nnobody:x:65534:65534::/:/usr/sbin/nologin\n",
+        "etc/group": f"root:x:0:\nuser:x:{_USER}:\nnogroup:x:65534:\n",
+        "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+        "etc/hostname": f"{HOST}\n",
+        "etc/hosts": f"127.0.0.1 localhost {HOST}\n::1 localhost\n",
+        "etc/resolv.conf": "",
+        "etc/machine-id": "00000000000000000000000000000001\n",
+        **files,
+    }
+    if rootfs is None:
+        overlays = {place: f"/{place}" for place in SYSTEM if Path("/", place).is_dir()}
+        layer = dict.fromkeys(_hidden(Path("/etc")), "") | layer
+    else:
+        overlays = {"": str(rootfs)}
+    return Plan(
+        name=str(folder),
+        size=_PROGRAM_DISK,
+        overlays=overlays,
+        layer=layer,
+        binds=[(f"{folder}/x", "tmp/.X11-unix", True), *binds],
+        folders=[HOME, "tmp", f"run/user/{_USER}", "var/tmp", "var/log", "var/lib/xkb", "opt", "srv", "mnt"],
+        links={place: goal for place, goal in _LINKS.items() if rootfs is None and Path("/", goal).is_dir()},
+        command=_bubblewrap(environment, command),
+    )
+
+
+def _hidden(folder: Path, needed: re.Pattern[str] | None = _ETC) -> list[str]:
+    """What below /etc stays out: what is not `needed`, and what not everybody on this machine may read."""
+    hidden = []
+    for entry in os.scandir(folder):
+        with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+            public = entry.is_symlink() or entry.stat(follow_symlinks=False).st_mode & 0o004
+            if not public or (needed and not needed.fullmatch(entry.name)):
+                hidden.append(entry.path.lstrip("/"))
+            elif entry.is_dir(follow_symlinks=False):
+                hidden += _hidden(Path(entry.path), None)
+    return hidden
+
+
+def _bubblewrap(environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
+    variables = [part for name, value in environment.items() for part in ("--setenv", name, value)]
+    return [
+        *("bwrap", *_UNSHARE, "--uid", _USER, "--gid", _USER, "--hostname", HOST),
+        *("--bind", str(launch.ROOT), "/", "--proc", "/proc", "--dev", "/dev"),
+        *("--bind", str(launch.DISK / "shm"), "/dev/shm", "--chdir", "/"),
+        *("--die-with-parent", "--new-session", "--clearenv", *variables, "--", *command),
+    ]
+
+
+@cache
+def why_not_isolated() -> str:
+    """ "" where this machine allows sandboxes, else why not."""
+    if shutil.which("bwrap") is None:
+        return "bwrap is missing: apt-get install bubblewrap"
+    folder = owned.create_folder(KIND)
+    try:
+        plan = programs_plan(folder, None, [], {}, {}, ["/bin/true"])
+        (folder / "x").mkdir()
+        tried = subprocess.run(_launch(plan), capture_output=True, text=True, timeout=20)
+    except subprocess.TimeoutExpired:  # that says nothing of what is allowed
+        fault = Fault("device", "start_failed", "a sandbox did not start within 20 s", retryable=True)
+        raise FaultError(fault) from None
+    finally:
+        owned.remove_folder(folder)
+    lines = tried.stderr.strip().splitlines()
+    return "" if tried.returncode == 0 else lines[-1] if lines else f"bwrap ended with {tried.returncode}"
+
+
+def _launch(plan: Plan) -> list[str]:
+    return [sys.executable, "-I", "-S", launch.__file__, json.dumps(plan)]
+
+
+class Process:
+    """A sandbox, or without isolation a process group, that ends with its owner.
+
+    Attributes:
+        pid: of bubblewrap outside the sandbox, or of the group's leader.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path, log: Path, isolated: bool) -> None:
+        self.pid = process.pid
+        self.isolated = isolated
+        self._process = process
+        self._folder = folder
+        self._log = log
+
+    @classmethod
+    async def start(
+        cls,
+        what: Plan | Sequence[str],
+        folder: Path,
+        name: str,
+        environment: Mapping[str, str] | None = None,
+        descriptors: tuple[int, ...] = (),
+    ) -> "Process":
+        """Start a plan in a sandbox, or a command without one and with only this `environment`."""
+        isolated = isinstance(what, dict)
+        command = _launch(what) if isinstance(what, dict) else ["setpriv", "--pdeathsig", "KILL", *what]
+        path = {"PATH": "/usr/local/bin:/usr/bin:/bin", _MARK: str(folder)}
+        log = folder / f"{name}.log"
+        with log.open("wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                env=path | dict(environment or {}),
+                start_new_session=True,
+                pass_fds=descriptors,
+                cwd="/",
+            )
+        return cls(process, folder, log, isolated)
+
+    @property
+    def running(self) -> bool:
+        return self._process.returncode is None
+
+    async def ended(self) -> None:
+        await self._process.wait()
+
+    def failed(self, what: str) -> FaultError:
+        """The fault of one that should run and does not."""
+        lines = self._log.read_text(errors="replace").strip().splitlines() if self._log.exists() else []
+        why = f": {lines[-1][:300]}" if lines else ""
+        return FaultError(Fault("device", "crashed", f"{what} ended{why}", retryable=True))
+
+    def disk(self) -> Path:
+        """All that was written in the sandbox, as seen from here; what is in it is not to be trusted."""
+        return Path(f"/proc/{self.pid}/root", *launch.DISK.parts[1:])
+
+    def programs(self) -> list[str]:
+        """Names of the processes inside, sorted."""
+        if self.isolated:
+            pids = [pid for child in _children(self.pid) for pid in _sharing_namespace(child)]
+        else:
+            pids = [pid for pid, folder in marked() if folder == self._folder]
+        names = []
+        for pid in pids:
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                names.append(Path(f"/proc/{pid}/comm").read_text().strip())
+        return sorted(names)
+
+    async def stop(self) -> None:
+        """End everything inside and wait until it has ended. Idempotent."""
+        if self.running:
+            if self.isolated:
+                for child in _children(self.pid):  # first in its namespace: all of it ends before it does
+                    _kill(child)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._process.wait(), 2.0)
+            owned.kill_group(self.pid)
+        await self._process.wait()
+
+
+def sweep() -> int:
+    """End desktops whose owner process is gone and remove their folders; returns how many were ended."""
+    ended = owned.sweep(KIND)
+    for pid, folder in marked():
+        if not folder.exists():
+            _kill(pid)
+    return ended
+
+
+def end_marked(folder: Path) -> None:
+    """End every process that was started for this session: what left its process group, too."""
+    for pid, session in marked():
+        if session == folder:
+            _kill(pid)
+
+
+def marked() -> list[tuple[int, Path]]:
+    """Processes that inherited the environment of a session, and its folder."""
+    found = []
+    prefix = f"{_MARK}=".encode()
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours to read
+            if entry.name.isdigit():
+                for variable in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                    if variable.startswith(prefix):
+                        found.append((int(entry.name), Path(os.fsdecode(variable.removeprefix(prefix)))))
+    return found
+
+
+def _sharing_namespace(inner: int) -> list[int]:
+    """Processes in the process namespace of this one."""
+    found = []
+    with contextlib.suppress(OSError):
+        inside = os.readlink(f"/proc/{inner}/ns/pid")
+        for entry in os.scandir("/proc"):
+            with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours to read
+                if entry.name.isdigit() and os.readlink(f"{entry.path}/ns/pid") == inside:
+                    found.append(int(entry.name))
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
