@@ -1,0 +1,61 @@
+"""Keeping a phone that somebody owns: no snapshot, nothing erased; brought home, and compared."""
+
+import asyncio
+import shlex
+
+import xxhash
+
+from devices.drivers.android.adb import Streams
+from devices.drivers.android.device import AndroidDevice
+from guiagent.errors import Fault, FaultError, UsageError
+from guiagent.types import Baseline
+
+_WAKE = "input keyevent KEYCODE_WAKEUP; wm dismiss-keyguard; input keyevent KEYCODE_HOME"
+_FOLDERS = " ".join(
+    f"/sdcard/{name}" for name in ("DCIM", "Documents", "Download", "Movies", "Music", "Pictures")
+)
+_RESIDUE = f"pm list packages | sort; ime list -s | sort; find {_FOLDERS} -type f 2>/dev/null | sort"
+
+
+class Owned:
+    """Its user's apps are stopped and the home screen shown; data is left alone, since it is not ours.
+
+    Residue a holder leaves in apps is not wiped: a reset shows a changed digest for installed apps, keyboards
+    and files, which takes the phone out of service until somebody has looked at it.
+    """
+
+    features = ("adb",)
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def restore(self, phone: AndroidDevice, seed: int, baseline: Baseline) -> str:
+        if baseline.snapshot is not None or baseline.state is not None:
+            raise UsageError("this phone has no snapshots; lease an emulator or a virtual phone")
+        listed = (await phone.checked("pm list packages -3")).decode("utf-8", "replace").splitlines()
+        packages = [line.removeprefix("package:").strip() for line in listed]
+        stopping = [f"am force-stop {shlex.quote(package)}" for package in packages if package]
+        return "; ".join([*stopping, _WAKE])
+
+    async def snapshot(self, phone: AndroidDevice) -> str:
+        raise UsageError("this phone has no snapshots; lease an emulator or a virtual phone")
+
+    async def attest(self, phone: AndroidDevice) -> str:
+        return xxhash.xxh3_64_hexdigest(await phone.checked(_RESIDUE))
+
+    async def connect(self) -> Streams:
+        return await dial(self._address)
+
+    async def close(self) -> None:
+        pass
+
+
+async def dial(address: str) -> Streams:
+    """A connection to an adbd on TCP."""
+    if not address:
+        raise UsageError("this phone is on USB: it has no adb port to connect to")
+    host, _, port = address.rpartition(":")
+    try:
+        return await asyncio.open_connection(host, int(port))
+    except OSError as error:
+        raise FaultError(Fault("device", "unreachable", f"{address}: {error}", retryable=True)) from None

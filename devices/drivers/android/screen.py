@@ -1,0 +1,106 @@
+"""What a phone's screen shows: its picture, its tree of views, and when it has come to rest.
+
+The virtual phone draws only when told to, and a command of its shell returns once its screen is quiet. On any
+other, the picture is polled until it stays the same.
+"""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+import xxhash
+
+from devices.drivers.android import frames, tree
+from devices.drivers.android.tree import TreeError
+from guiagent.errors import Fault, FaultError
+from guiagent.types import FrameFormat
+
+if TYPE_CHECKING:
+    from devices.drivers.android.device import AndroidDevice
+
+_SETTLE_S = 3.0
+_SETTLE_POLL_S = 0.05
+_TREE_TRIES = 4
+_TREE_PAUSE_S = 0.5
+_DUMP = (
+    "uiautomator dump /sdcard/guiagent.xml >/dev/null && cat /sdcard/guiagent.xml; rm -f /sdcard/guiagent.xml"
+)
+
+
+class Screen(Protocol):
+    """Attributes:
+    width, height: of the picture, in pixels.
+    """
+
+    width: int
+    height: int
+
+    async def settle(self) -> None:
+        """Return when nothing moves any more; with a cap, for screens that never rest."""
+        ...
+
+    async def frame(self, form: FrameFormat, quality: int) -> bytes: ...
+
+    async def tree(self) -> list[dict[str, Any]]:
+        """As an observation has it. FaultError where the phone gives none."""
+        ...
+
+
+class VirtualScreen:
+    def __init__(self, phone: "AndroidDevice", width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self._phone = phone
+
+    async def settle(self) -> None:
+        pass
+
+    async def frame(self, form: FrameFormat, quality: int) -> bytes:
+        return await self._phone.checked(frame_command(form, quality))
+
+    async def tree(self) -> list[dict[str, Any]]:
+        try:
+            return tree.parse(await self._phone.checked("guiagent tree"), self.width, self.height)
+        except TreeError as error:
+            raise _no_tree(self._phone.serial, error) from None
+
+
+class AndroidScreen:
+    def __init__(self, phone: "AndroidDevice", width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self._phone = phone
+
+    async def settle(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_S):
+                before = ""
+                while (now := xxhash.xxh3_64_hexdigest(await self._phone.checked("screencap"))) != before:
+                    before = now
+                    await asyncio.sleep(_SETTLE_POLL_S)
+
+    async def frame(self, form: FrameFormat, quality: int) -> bytes:
+        raw = await self._phone.checked("screencap")
+        return await asyncio.to_thread(lambda: frames.encode(frames.parse(raw), form, quality))
+
+    async def tree(self) -> list[dict[str, Any]]:
+        """Where uiautomator finds no moment of rest or no window, it is ended and asked again."""
+        for attempt in range(_TREE_TRIES):
+            if attempt:
+                await self._phone.shell("pkill -f com.android.commands.uiautomator")
+                await asyncio.sleep(_TREE_PAUSE_S)
+            xml = (await self._phone.shell(_DUMP)).stdout
+            try:
+                return tree.parse(xml, self.width, self.height)
+            except TreeError as error:
+                why = error
+        raise _no_tree(self._phone.serial, why)
+
+
+def frame_command(form: FrameFormat, quality: int) -> str:
+    """What makes the virtual phone write its frame to stdout."""
+    return "guiagent frame png" if form == "png" else f"guiagent frame jpeg {quality}"
+
+
+def _no_tree(serial: str, error: TreeError) -> FaultError:
+    return FaultError(
+        Fault("device", "no_tree", f"uiautomator on {serial}: {str(error)[:200]}", retryable=True)
+    )

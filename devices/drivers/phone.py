@@ -1,0 +1,161 @@
+"""The virtual phone as a device: its process, and its whole state as one document (`devices.phone`).
+
+A lease holder reaches it with adb through a tunnel to `connect("adb")`. That leads to a Unix socket of the
+phone on which no key is asked for, since only its host can open the folder it lies in; the port on loopback,
+which any process of this machine can reach, takes nobody but the host's own adb server.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import IO
+
+from devices.config import PhoneConfig
+from devices.drivers import owned
+from devices.drivers.android.adb import SERVER, Streams
+from devices.drivers.android.device import AndroidDevice
+from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
+from guiagent.types import Baseline
+
+KIND = "phone"
+_START_S = 20.0
+_STOP_S = 3.0
+_MAX_SNAPSHOTS = 256
+_snapshots: dict[str, bytes] = {}  # documents by name, shared by the phones of this process
+
+
+class VirtualPhone:
+    """The process of one phone, and the keeper of its state."""
+
+    features = ("adb", "snapshot", "state")
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path, keys: IO[bytes]) -> None:
+        self.pid = process.pid
+        self.address = ""
+        self._process = process
+        self._folder = folder
+        self._keys = keys  # a pipe to it
+
+    @classmethod
+    async def launch(cls, config: PhoneConfig) -> "VirtualPhone":
+        """Start its process. `come_up` follows, with the key that may drive it, made meanwhile."""
+        folder = owned.create_folder(KIND)
+        command = [
+            sys.executable,
+            "-m",
+            "devices.phone",
+            f"--width={config.width}",
+            f"--height={config.height}",
+        ]
+        reading, writing = os.pipe()
+        command += [f"--keys=/dev/fd/{reading}", f"--folder={folder / 'root'}", f"--socket={folder / 'adb'}"]
+        with (folder / "log").open("wb") as log, os.fdopen(reading, "rb"):
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                cwd=Path(__file__).parents[2],
+                env={**os.environ, "TMPDIR": str(folder)},  # its browser's files go with it
+                start_new_session=True,
+                pass_fds=(reading,),
+            )
+        return cls(process, folder, os.fdopen(writing, "wb"))
+
+    async def come_up(self, key: Path) -> None:
+        assert self._process.stdout is not None
+        self._give(key)
+        try:
+            async with asyncio.timeout(_START_S):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            raise FaultError(
+                Fault("device", "start_failed", f"no phone within {_START_S:g} s", True)
+            ) from None
+        if line:
+            self.address = f"127.0.0.1:{json.loads(line)['port']}"
+            return
+        code = await self._process.wait()
+        lines = (self._folder / "log").read_text(errors="replace").splitlines()
+        said = lines[-1].removeprefix("phone: ")[:300] if lines else f"exit code {code}"
+        if code == InfrastructureError.exit_code:
+            raise InfrastructureError(said)
+        raise FaultError(Fault("device", "start_failed", f"the virtual phone: {said}", retryable=True))
+
+    def _give(self, key: Path) -> None:
+        with contextlib.suppress(BrokenPipeError), self._keys:  # it may have left, and said why
+            self._keys.write(key.read_bytes())
+
+    # -- keeping its state ---------------------------------------------------------------------------------
+
+    async def restore(self, phone: AndroidDevice, seed: int, baseline: Baseline) -> str:
+        if baseline.snapshot is None and baseline.state is None:
+            return f"guiagent state reset {int(seed)}"
+        if baseline.snapshot is not None:
+            document = _snapshots.get(baseline.snapshot)
+            if document is None:
+                raise UsageError(f"no snapshot {baseline.snapshot!r} on this host")
+            await phone.checked("guiagent state put", document)
+        else:
+            await phone.checked(f"guiagent state reset {int(seed)}")
+        if baseline.state is not None:
+            await phone.checked("guiagent state merge", json.dumps(baseline.state).encode())
+        return ""
+
+    async def snapshot(self, phone: AndroidDevice) -> str:
+        document = await phone.checked("guiagent state get")
+        name = f"phone-{secrets.token_hex(8)}"
+        _snapshots[name] = document
+        if len(_snapshots) > _MAX_SNAPSHOTS:
+            del _snapshots[next(iter(_snapshots))]
+        return name
+
+    async def attest(self, phone: AndroidDevice) -> str:
+        return (await phone.checked("guiagent attest")).decode("ascii", "replace").strip()
+
+    async def connect(self) -> Streams:
+        try:
+            return await asyncio.open_unix_connection(str(self._folder / "adb"))
+        except OSError as error:
+            raise FaultError(
+                Fault("device", "crashed", f"the phone has left: {error}", retryable=True)
+            ) from None
+
+    async def close(self) -> None:
+        """End the phone and its browser, wait for both, and remove what it kept. Idempotent."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()  # it leaves by itself, and takes its browser along
+        with contextlib.suppress(BrokenPipeError):
+            self._keys.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_S):
+                await self._process.wait()
+        await asyncio.to_thread(owned.end_all, self._folder)  # it, and a browser that it left behind
+        await self._process.wait()
+        await asyncio.to_thread(owned.remove_folder, self._folder)
+
+
+async def start(config: PhoneConfig) -> AndroidDevice:
+    """Start one virtual phone in its seeded start (seed 0).
+
+    Raises InfrastructureError without a headless shell or adb, FaultError where it does not come up.
+    """
+    phone = await VirtualPhone.launch(config)
+    try:
+        await SERVER.acquire()  # while the phone comes up
+        try:
+            await phone.come_up(SERVER.public_key)
+            return await AndroidDevice.attach(SERVER, phone.address, phone.address, phone)
+        finally:
+            await SERVER.release()
+    except BaseException:
+        await phone.close()
+        raise
+
+
+def sweep() -> int:
+    return owned.sweep(KIND) + owned.sweep("adb")

@@ -1,0 +1,197 @@
+"""The shell's small language: words, quotes, variables, pipes, `;` `&&` `||`, and redirections. Pure.
+
+What it leaves out (loops, functions, command substitution, background jobs) is refused, never guessed.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+MAX_SCRIPT = 64 << 10
+_MAX_PARTS = 10_000
+_SPACE = " \t\r"
+_ENDS_WORD = _SPACE + "\n;&|<>()"
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+
+Link = Literal[";", "&&", "||"]
+
+
+_REDIRECTS: dict[str, Literal[0, 1, 2]] = {"<": 0, ">": 1, "1>": 1, "2>": 2}
+
+
+class ScriptError(Exception):
+    """The script cannot be run; the message is what the shell prints."""
+
+
+class Part(NamedTuple):
+    """A piece of a word. A variable's `text` is its name; only what is not quoted may match file names."""
+
+    text: str
+    quoted: bool = False
+    variable: bool = False
+
+
+Word = tuple[Part, ...]
+
+
+class Redirect(NamedTuple):
+    stream: Literal[0, 1, 2]
+    append: bool
+    target: Word | Literal[1, 2]  # a file, or the stream it goes along with (`2>&1`)
+
+
+@dataclass(slots=True)
+class Command:
+    words: list[Word] = field(default_factory=list)
+    redirects: list[Redirect] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Pipeline:
+    link: Link  # how it hangs on the one before
+    commands: list[Command] = field(default_factory=lambda: [Command()])
+
+
+def parse(script: str) -> list[Pipeline]:
+    """Raises ScriptError."""
+    if len(script) > MAX_SCRIPT:
+        raise ScriptError(f"a script may have {MAX_SCRIPT} characters")
+    return _Parser(script).parse()
+
+
+class _Parser:
+    def __init__(self, script: str) -> None:
+        self._text = script
+        self._at = 0
+
+    def parse(self) -> list[Pipeline]:
+        pipelines = [Pipeline(";")]
+        count = 0
+        while self._at < len(self._text):
+            character = self._text[self._at]
+            command = pipelines[-1].commands[-1]
+            if character in _SPACE:
+                self._at += 1
+            elif character == "#":
+                self._skip_comment()
+            elif self._took("&&"):
+                pipelines.append(Pipeline("&&"))
+                _require(command, "&&")
+            elif self._took("||"):
+                pipelines.append(Pipeline("||"))
+                _require(command, "||")
+            elif self._took(";") or self._took("\n"):
+                pipelines.append(Pipeline(";"))
+                if len(pipelines[-2].commands) > 1:
+                    _require(command, character)
+            elif self._took("|"):
+                _require(command, "|")
+                pipelines[-1].commands.append(Command())
+            elif character in "&()":
+                raise ScriptError(f"syntax error: unexpected '{character}'")
+            elif redirect := self._redirect():
+                command.redirects.append(redirect)
+            else:
+                command.words.append(self._word())
+            count += 1
+            if count > _MAX_PARTS:
+                raise ScriptError("too long a script")
+        last = pipelines[-1]
+        if last.link != ";" or len(last.commands) > 1:
+            _require(last.commands[-1], "end of script")
+        return [pipeline for pipeline in pipelines if pipeline.commands[0].words]
+
+    def _took(self, token: str) -> bool:
+        found = self._text.startswith(token, self._at)
+        self._at += len(token) if found else 0
+        return found
+
+    def _skip_comment(self) -> None:
+        end = self._text.find("\n", self._at)
+        self._at = len(self._text) if end < 0 else end
+
+    def _redirect(self) -> Redirect | None:
+        found = next((sign for sign in _REDIRECTS if self._took(sign)), None)
+        if found is None:
+            return None
+        stream = _REDIRECTS[found]
+        append = stream != 0 and self._took(">")
+        if stream != 0 and self._took("&"):
+            if self._took("1"):
+                return Redirect(stream, append, 1)
+            if self._took("2"):
+                return Redirect(stream, append, 2)
+            raise ScriptError("syntax error: only >&1 and >&2 are known")
+        while self._at < len(self._text) and self._text[self._at] in _SPACE:
+            self._at += 1
+        word = self._word()
+        if not word:
+            raise ScriptError("syntax error: a redirection needs a file")
+        return Redirect(stream, append, word)
+
+    def _word(self) -> Word:
+        parts: list[Part] = []
+        while self._at < len(self._text) and (character := self._text[self._at]) not in _ENDS_WORD:
+            self._at += 1
+            if character == "'":
+                parts.append(Part(self._until_quote(), quoted=True))
+            elif character == '"':
+                parts += self._double_quoted()
+            elif character == "\\":
+                parts.append(Part(self._text[self._at : self._at + 1], quoted=True))
+                self._at += 1
+            elif character == "$":
+                parts.append(self._variable(quoted=False))
+            elif character == "`":
+                raise ScriptError("command substitution is not supported")
+            elif parts and not parts[-1].quoted and not parts[-1].variable:
+                parts[-1] = Part(parts[-1].text + character)
+            else:
+                parts.append(Part(character))
+        return tuple(parts)
+
+    def _until_quote(self) -> str:
+        end = self._text.find("'", self._at)
+        if end < 0:
+            raise ScriptError("no closing quote")
+        text, self._at = self._text[self._at : end], end + 1
+        return text
+
+    def _double_quoted(self) -> list[Part]:
+        parts: list[Part] = []
+        text = ""
+        while self._at < len(self._text):
+            character = self._text[self._at]
+            self._at += 1
+            if character == '"':
+                return [*parts, Part(text, quoted=True)]
+            if character == "\\" and self._text[self._at : self._at + 1] in ("$", "`", '"', "\\", "\n"):
+                text += self._text[self._at]
+                self._at += 1
+            elif character == "$":
+                parts += [Part(text, quoted=True), self._variable(quoted=True)]
+                text = ""
+            elif character == "`":
+                raise ScriptError("command substitution is not supported")
+            else:
+                text += character
+        raise ScriptError("no closing quote")
+
+    def _variable(self, *, quoted: bool) -> Part:
+        if self._took("("):
+            raise ScriptError("command substitution is not supported")
+        if self._took("?"):
+            return Part("?", quoted, variable=True)
+        braced = self._took("{")
+        start = self._at
+        while self._at < len(self._text) and self._text[self._at] in _NAME:
+            self._at += 1
+        name = self._text[start : self._at]
+        if braced and (not name or not self._took("}")):
+            raise ScriptError("only ${NAME} is known")
+        return Part(name, quoted, variable=True) if name else Part("$", quoted)
+
+
+def _require(command: Command, before: str) -> None:
+    if not command.words:
+        token = {"\n": "newline"}.get(before, before)
+        raise ScriptError(f"syntax error: unexpected '{token}'")

@@ -1,0 +1,29 @@
+"""Android's key codes by name, as `input keyevent` takes them (android.view.KeyEvent). Pure table."""
+
+_BLOCKS = (
+    (0, "UNKNOWN SOFT_LEFT SOFT_RIGHT HOME BACK CALL ENDCALL 0 1 2 3 4 5 6 7 8 9 STAR POUND"),
+    (19, "DPAD_UP DPAD_DOWN DPAD_LEFT DPAD_RIGHT DPAD_CENTER VOLUME_UP VOLUME_DOWN POWER CAMERA CLEAR"),
+    (29, "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z COMMA PERIOD"),
+    (57, "ALT_LEFT ALT_RIGHT SHIFT_LEFT SHIFT_RIGHT TAB SPACE SYM EXPLORER ENVELOPE ENTER DEL GRAVE"),
+    (69, "MINUS EQUALS LEFT_BRACKET RIGHT_BRACKET BACKSLASH SEMICOLON APOSTROPHE SLASH AT NUM"),
+    (79, "HEADSETHOOK FOCUS PLUS MENU NOTIFICATION SEARCH MEDIA_PLAY_PAUSE MEDIA_STOP MEDIA_NEXT"),
+    (88, "MEDIA_PREVIOUS MEDIA_REWIND MEDIA_FAST_FORWARD MUTE PAGE_UP PAGE_DOWN"),
+    (111, "ESCAPE FORWARD_DEL CTRL_LEFT CTRL_RIGHT CAPS_LOCK SCROLL_LOCK META_LEFT META_RIGHT FUNCTION"),
+    (120, "SYSRQ BREAK MOVE_HOME MOVE_END INSERT FORWARD MEDIA_PLAY MEDIA_PAUSE"),
+    (131, "F1 F2 F3 F4 F5 F6 F7 F8 F9 F10 F11 F12"),
+    (164, "VOLUME_MUTE"),
+    (187, "APP_SWITCH"),
+    (207, "CONTACTS CALENDAR MUSIC CALCULATOR"),
+    (219, "ASSIST BRIGHTNESS_DOWN BRIGHTNESS_UP"),
+    (223, "SLEEP WAKEUP"),
+    (277, "CUT COPY PASTE"),
+)
+KEYCODES = {name: first + index for first, names in _BLOCKS for index, name in enumerate(names.split())}
+_MAX_KEYCODE = 316
+
+
+def keycode(text: str) -> int | None:
+    """The code of "66", "ENTER" or "KEYCODE_ENTER"; None where there is none. A bare digit is a code."""
+    if text.isdecimal():
+        return int(text) if len(text) < 4 and int(text) <= _MAX_KEYCODE else None
+    return KEYCODES.get(text.upper().removeprefix("KEYCODE_"))

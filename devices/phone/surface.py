@@ -1,0 +1,142 @@
+"""One page of a headless shell that draws only when told to: commands, input that was handled, and frames.
+
+There is no network in it, no file and no second page, and so nothing of what the browser driver's pages need.
+"""
+
+import asyncio
+import base64
+from collections.abc import Awaitable
+from typing import Literal, TypeVar
+
+from devices.drivers.browser import process
+from devices.drivers.browser.cdp import Connection, Json, Listener
+from guiagent.errors import Fault, FaultError, InfrastructureError
+
+T = TypeVar("T")
+# One process for all frames, and the graphics and network services inside the browser's own: a phone has
+# nothing to isolate from itself, and every process costs memory.
+_LEAN = (
+    "--disable-features=IsolateOrigins,site-per-process,IsolateSandboxedIframes",
+    "--enable-features=NetworkServiceInProcess2",
+    "--in-process-gpu",
+)
+_FIRST_PAUSE_S = 0.0005
+_FRAME_S = 1 / 60
+_MAX_DRAWINGS = 8
+
+
+class Surface:
+    """Attributes:
+    page: the DevTools protocol's id of the page, which is also its main frame's.
+    """
+
+    def __init__(self, shell: process.Process, connection: Connection, page: str, session: str) -> None:
+        self.page = page
+        self._process = shell
+        self._connection = connection
+        self._session = session
+        self._drawing: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._drawing.set_result({})
+        self._pictures: dict[tuple[str, int], bytes] = {}  # of the screen as it is
+
+    @classmethod
+    async def open(cls, width: int, height: int, scale: float) -> "Surface":
+        """A blank page of `width` x `height` CSS pixels, each `scale` pixels of the frame.
+
+        Raises InfrastructureError where there is no headless shell.
+        """
+        flags = (*process.BEGIN_FRAME_FLAGS, *_LEAN, f"--force-device-scale-factor={scale}")
+        shell = await process.Process.start(_headless_shell(), width, height, flags)
+        connection = Connection(shell.reader, shell.writer)
+        try:
+            # The page it opens with, which is drawn as any of its pages: another would be another process.
+            targets = (await connection.post("Target.getTargets"))["targetInfos"]
+            pages = [target["targetId"] for target in targets if target["type"] == "page"]
+            if not pages:
+                raise FaultError(
+                    Fault("device", "start_failed", "the browser opened no page", retryable=True)
+                )
+            page = pages[0]
+            attached = await connection.post("Target.attachToTarget", {"targetId": page, "flatten": True})
+        except BaseException:
+            await connection.close()
+            await shell.stop()
+            raise
+        return cls(shell, connection, page, attached["sessionId"])
+
+    async def close(self) -> None:
+        await self._connection.close()
+        await self._process.stop()
+
+    @property
+    def alive(self) -> bool:
+        return self._connection.alive and self._process.running
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def listen(self, listener: Listener) -> None:
+        self._connection.listen(self._session, listener)
+
+    def fail(self, fault: Fault) -> None:
+        """Every waiting and every later command ends in `fault`."""
+        self._connection.fail(fault)
+
+    def post(self, method: str, params: Json | None = None) -> asyncio.Future[Json]:
+        return self._connection.post(method, params, self._session)
+
+    async def ticking(self, work: Awaitable[T]) -> T:
+        """Await `work` and draw frames meanwhile, since the page may wait for one to handle an input."""
+        task = asyncio.ensure_future(work)
+        pause = _FIRST_PAUSE_S
+        try:
+            while not task.done():
+                await asyncio.wait((task,), timeout=pause)
+                if not task.done():
+                    await self._draw()
+                pause = min(2 * pause, _FRAME_S)
+            return await task
+        finally:
+            task.cancel()
+
+    async def tick(self) -> bool:
+        """Draw one frame; True when something on the screen changed."""
+        return bool((await self._draw()).get("hasDamage"))
+
+    async def picture(self, encoding: Literal["jpeg", "png"], quality: int) -> bytes:
+        """The screen as the last frame left it; `quality` (0 to 100) is JPEG's.
+
+        A picture that is still true is not taken again.
+        """
+        if data := self._pictures.get((encoding, quality)):
+            return data
+        wanted: Json = {"format": encoding, "optimizeForSpeed": True}
+        if encoding == "jpeg":
+            wanted["quality"] = quality
+        for _ in range(_MAX_DRAWINGS):
+            if drawn := (await self._draw(screenshot=wanted)).get("screenshotData"):
+                # The frame after a picture is always drawn in full, though nothing changed: get it over with.
+                self._drawing = self.post("HeadlessExperimental.beginFrame")
+                self._pictures[encoding, quality] = base64.b64decode(drawn)
+                return self._pictures[encoding, quality]
+            await asyncio.sleep(_FRAME_S)
+        raise FaultError(Fault("device", "no_frame", "the phone's screen drew no frame", retryable=True))
+
+    async def _draw(self, **options: Json) -> Json:
+        while not self._drawing.done():  # the browser takes one frame at a time
+            await asyncio.wait((self._drawing,))
+        self._drawing = self.post("HeadlessExperimental.beginFrame", options)
+        reply = await asyncio.shield(self._drawing)
+        if reply.get("hasDamage"):
+            self._pictures.clear()
+        return reply
+
+
+def _headless_shell() -> process.Executable:
+    found = process.find()
+    if not found.headless_shell:
+        raise InfrastructureError(
+            f"the phone's screen needs a headless shell, and {found.path} is none; {process.MISSING}"
+        )
+    return found
