@@ -1,0 +1,36 @@
+"""Virtual machines as devices: forks of a guest that booted once, in QEMU; see `gold.py`."""
+
+from devices.config import VmConfig
+from devices.drivers.vm import gold, image
+from devices.drivers.vm.accel import accelerator
+from devices.drivers.vm.device import VmDevice
+from devices.drivers.vm.folders import sweep
+from devices.drivers.vm.machine import Machine
+
+__all__ = ["VmDevice", "start", "sweep"]
+
+
+async def start(config: VmConfig) -> VmDevice:
+    """Start one VM; the first of an image and a size on this host boots it, which takes a minute emulated.
+
+    Raises InfrastructureError where there is no QEMU or no image, FaultError where it does not come up.
+    """
+    found = await image.find(config.image, config.sha256)
+    baseline = await gold.of(found, await machine(config, found))
+    if not baseline.ready:
+        await gold.boot(found, baseline)
+    return await VmDevice.start(baseline, ours=found.ours)
+
+
+async def machine(config: VmConfig, image: image.Image) -> Machine:
+    """The machine that a config describes, with the accelerator that works here."""
+    return Machine(
+        accel=await accelerator(image.kernel),
+        cpus=config.cpus,
+        memory_mb=config.memory_mb,
+        width=config.width,
+        height=config.height,
+        kernel=image.kernel,
+        initrd=image.initrd,
+        cmdline=image.cmdline,
+    )

@@ -1,0 +1,149 @@
+"""Client of the server inside a guest: OSWorld's paths, and ours under `/guiagent/` where the guest has them.
+
+Everything it answers comes from a machine that a lease holder may have taken over: sizes are bounded and
+values are checked.
+"""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from guiagent.errors import Fault, FaultError
+from guiagent.types import CommandResult
+
+_MAX_JSON = 16 << 20
+_MAX_FILE = 256 << 20
+_MAX_OUTPUT = 1 << 20  # characters of a command's output that are passed on
+_TREE = "/guiagent/tree?deadline_ms=10000&max_nodes=1000"  # an emulated guest takes seconds for its first
+_ANSWERS_S = 2.0
+_POLL_S = 0.02
+
+
+class Guest:
+    """The server of one guest, on a unix socket. Deadlines are the caller's."""
+
+    def __init__(self, socket: Path) -> None:
+        transport = httpx.AsyncHTTPTransport(uds=str(socket))
+        self._client = httpx.AsyncClient(
+            transport=transport, base_url="http://guest", timeout=None, trust_env=False
+        )
+
+    async def answers(self) -> bool:
+        """Whether it answers now, within two seconds."""
+        try:
+            async with asyncio.timeout(_ANSWERS_S):
+                return (await self._client.get("/platform")).status_code == httpx.codes.OK
+        except (httpx.HTTPError, TimeoutError):
+            return False
+
+    async def wait(self, poll_s: float = _POLL_S) -> None:
+        """Until it answers."""
+        while not await self.answers():  # noqa: ASYNC110  # only asking tells
+            await asyncio.sleep(poll_s)
+
+    async def warm(self) -> None:
+        """Have the server load what its answers need, so that no fork of it has to."""
+        await self.run(["true"])
+        for path in (_TREE, "/guiagent/windows"):
+            await self._request("GET", path, _MAX_JSON)
+
+    async def windows(self) -> bytes:
+        """The open windows, as the guest tells them."""
+        return (await self._request("GET", "/guiagent/windows", _MAX_JSON))[1]
+
+    async def run(self, command: list[str]) -> CommandResult:
+        """Run a program and wait for it."""
+        status, body = await self._request("POST", "/execute", _MAX_JSON, json={"command": command})
+        answer = _object(body)
+        if status != httpx.codes.OK:
+            return CommandResult(127, stderr=_text(answer.get("message")))
+        code = answer.get("returncode")
+        return CommandResult(
+            code if isinstance(code, int) else -1, _text(answer.get("output")), _text(answer.get("error"))
+        )
+
+    async def launch(self, command: list[str]) -> str | None:
+        """Start a program and leave it running; why not, where it could not."""
+        status, body = await self._request("POST", "/setup/launch", _MAX_JSON, json={"command": command})
+        return None if status == httpx.codes.OK else body.decode(errors="replace")[:500]
+
+    async def put(self, path: str, data: bytes) -> None:
+        status, body = await self._request(
+            "POST", "/setup/upload", _MAX_JSON, data={"file_path": path}, files={"file_data": data}
+        )
+        if status != httpx.codes.OK:
+            raise _task(f"the guest did not write {path}: {_reason(body)}")
+
+    async def get(self, path: str) -> bytes:
+        status, body = await self._request("POST", "/file", _MAX_FILE, data={"file_path": path})
+        if status != httpx.codes.OK:
+            raise _task(f"the guest has no file {path}: {_reason(body)}")
+        return body
+
+    async def tree(self) -> list[dict[str, Any]]:
+        """The accessibility tree as `Observation.tree`; FaultError where the guest has none to give."""
+        status, body = await self._request("GET", _TREE, _MAX_JSON)
+        if status != httpx.codes.OK:
+            raise _device("a11y", f"the guest gives no accessibility tree: {_reason(body)}")
+        nodes = _json(body)
+        nodes = nodes.get("nodes") if isinstance(nodes, dict) else nodes
+        if not isinstance(nodes, list) or not all(isinstance(node, dict) for node in nodes):
+            raise _device("a11y", "the guest's accessibility tree is no list of nodes")
+        return nodes
+
+    async def act(self, actions: list[dict[str, Any]]) -> str | None:
+        """Let the guest itself carry out actions; why it did not, or None."""
+        status, body = await self._request("POST", "/guiagent/input", _MAX_JSON, json={"actions": actions})
+        return None if status == httpx.codes.OK else _reason(body)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _request(self, method: str, path: str, most: int, **content: Any) -> tuple[int, bytes]:
+        body = bytearray()
+        try:
+            async with self._client.stream(method, path, **content) as response:
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > most:
+                        raise _device("guest", f"the guest's answer to {path} has over {most >> 20} MiB")
+                return response.status_code, bytes(body)
+        except httpx.HTTPError as error:
+            raise _device("guest", f"the guest's server broke off at {path}: {error}") from error
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _device("guest", "the guest's server answered what is no JSON") from error
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    value = _json(body)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value[:_MAX_OUTPUT] if isinstance(value, str) else ""
+
+
+def _reason(body: bytes) -> str:
+    """What an error's answer says: OSWorld's are JSON with a message or an error, or plain text."""
+    text = body.decode(errors="replace")[:500]
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return str(value.get("message") or value.get("error") or text) if isinstance(value, dict) else text
+
+
+def _device(code: str, message: str) -> FaultError:
+    return FaultError(Fault("device", code, message, retryable=True))
+
+
+def _task(message: str) -> FaultError:
+    return FaultError(Fault("task", "file", message))

@@ -1,0 +1,153 @@
+"""What a VM boots: an image that `guiagent image build` made, a qcow2 file, or a URL with its digest."""
+
+import asyncio
+import hashlib
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from devices.drivers.vm.tools import run
+from guiagent.embedded import state_dir
+from guiagent.errors import InfrastructureError, UsageError
+
+_CHUNK = 1 << 20
+_QCOW2 = b"QFI\xfb"
+_DOWNLOAD_TIMEOUT_S = 60.0  # of silence
+
+
+class File(msgspec.Struct, frozen=True):
+    sha256: str
+    bytes: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """`manifest.json` beside the files of a built image."""
+
+    name: str
+    suite: str
+    built_at: str  # UTC, ISO 8601
+    cmdline: str
+    """The kernel's command line."""
+    files: dict[str, File]
+    """By name: `disk.qcow2`, `vmlinuz`, `initrd.img`."""
+    packages: dict[str, str]
+    """Every Debian package in the guest, and its version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """`id` changes with the contents. Without a kernel, the BIOS boots the disk."""
+
+    id: str
+    disk: Path
+    kernel: Path | None = None
+    initrd: Path | None = None
+    cmdline: str = ""
+
+    @property
+    def ours(self) -> bool:
+        """Made by `guiagent image build`, so that we know what runs in it."""
+        return self.kernel is not None
+
+
+def images_dir() -> Path:
+    return state_dir() / "images"
+
+
+async def find(image: str, sha256: str | None = None) -> Image:
+    """The image that a config names. Raises UsageError, or InfrastructureError with the way to get it."""
+    if "://" in image:
+        return await _downloaded(image, sha256)
+    if "/" in image or image.endswith(".qcow2"):
+        return await asyncio.to_thread(_plain, Path(image), sha256)
+    return built(image)
+
+
+def manifest(name: str) -> Manifest:
+    """What the image of that name was made of."""
+    folder = images_dir() / name
+    try:
+        return msgspec.json.decode((folder / "manifest.json").read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        message = f"no image {name!r} in {folder.parent}: make it with `guiagent image build {name}`"
+        raise InfrastructureError(message) from None
+    except msgspec.DecodeError as error:
+        message = f"{folder}/manifest.json is damaged ({error}): build the image again"
+        raise InfrastructureError(message) from error
+
+
+def built(name: str) -> Image:
+    """An image of `guiagent image build` by its name."""
+    told, folder = manifest(name), images_dir() / name
+    for file, expected in told.files.items():
+        path = folder / file
+        if not path.is_file() or path.stat().st_size != expected.bytes:
+            raise InfrastructureError(f"{path} is not what its manifest says: build the image again")
+    digest = told.files["disk.qcow2"].sha256
+    return Image(digest, folder / "disk.qcow2", folder / "vmlinuz", folder / "initrd.img", told.cmdline)
+
+
+def _plain(disk: Path, sha256: str | None) -> Image:
+    disk = disk.expanduser()
+    try:
+        status = disk.stat()
+        with disk.open("rb") as file:
+            head = file.read(len(_QCOW2))
+            file.seek(0)
+            digest = hashlib.file_digest(file, "sha256").hexdigest() if sha256 else None
+    except OSError as error:
+        raise UsageError(f"cannot read the image {disk}: {error.strerror}") from error
+    if head != _QCOW2:
+        raise UsageError(f"{disk} is not a qcow2 image; `qemu-img convert -O qcow2` makes one")
+    if digest != sha256:
+        raise UsageError(f"{disk} does not have the sha256 that the config gives")
+    identity = f"{disk.resolve()} {status.st_size} {status.st_mtime_ns}"
+    return Image(hashlib.sha256(identity.encode()).hexdigest(), disk.resolve())
+
+
+async def _downloaded(url: str, sha256: str | None) -> Image:
+    """The image at `url`, fetched once; its digest is its name."""
+    if sha256 is None:
+        raise UsageError(f"the image {url} needs its sha256 in the config")
+    folder = images_dir() / f"sha256-{sha256}"
+    disk = folder / "disk.qcow2"
+    if not disk.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            partial = Path(scratch) / "disk.qcow2"
+            await _fetch(url, sha256, partial)
+            await _require_self_contained(partial, url)
+            partial.rename(disk)
+    return Image(sha256, disk)
+
+
+async def _fetch(url: str, sha256: str, to: Path) -> None:
+    digest = hashlib.sha256()
+    try:
+        async with (
+            httpx.AsyncClient(follow_redirects=True, timeout=_DOWNLOAD_TIMEOUT_S) as client,
+            client.stream("GET", url) as response,
+        ):
+            response.raise_for_status()
+            with to.open("wb") as file:
+                async for chunk in response.aiter_bytes(_CHUNK):
+                    digest.update(chunk)
+                    file.write(chunk)
+    except (httpx.HTTPError, OSError) as error:
+        raise InfrastructureError(f"cannot download {url}: {error}") from error
+    if digest.hexdigest() != sha256:
+        raise InfrastructureError(f"{url} has the sha256 {digest.hexdigest()}, not the one the config gives")
+
+
+async def _require_self_contained(disk: Path, url: str) -> None:
+    """A qcow2 file can name another file of this host as its backing; one from elsewhere must not."""
+    if disk.open("rb").read(len(_QCOW2)) != _QCOW2:
+        raise UsageError(f"{url} is not a qcow2 image (unpack an archive first and give the file's path)")
+    info = json.loads(await run("qemu-img", "info", "--output=json", "-f", "qcow2", disk))
+    data_file = info.get("format-specific", {}).get("data", {}).get("data-file")
+    if "backing-filename" in info or data_file is not None:
+        raise UsageError(f"{url} refers to other files of its host; `qemu-img convert` makes it whole")

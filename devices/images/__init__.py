@@ -1,0 +1,1 @@
+"""Builds the guest images that the vm driver boots."""

@@ -1,0 +1,50 @@
+"""`guiagent image`: the guests that VMs boot."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(help="Make and list the images that VMs boot.", no_args_is_help=True)
+
+
+@app.command()
+def build(
+    name: Annotated[str, typer.Argument(help="What to build: desktop.")],
+    suite: Annotated[str, typer.Option(help="Which Debian.")] = "bookworm",
+    include: Annotated[
+        list[str] | None, typer.Option(help="A further Debian package; may be repeated.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Its folder; by default where VMs look for it.")] = None,
+) -> None:
+    """Build a guest image from Debian packages; takes some minutes, and root."""
+    from devices.drivers.vm.image import images_dir
+    from devices.images.build import build as make
+    from guiagent.errors import UsageError
+
+    if name != "desktop":
+        raise UsageError(f"there is no image {name!r} to build; there is 'desktop'")
+    console = Console(highlight=False)
+    began = time.monotonic()
+
+    def report(line: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - began), 60)
+        console.print(f"{minutes:2}:{seconds:02} {line}", soft_wrap=True, markup=False)
+
+    folder = output or images_dir() / name
+    manifest = make(name, suite, include or [], folder, report)
+    size = sum(file.bytes for file in manifest.files.values()) >> 20
+    report(f"done: {folder} ({size} MiB, {len(manifest.packages)} packages)")
+
+
+@app.command("list")
+def images() -> None:
+    """The images that were built here."""
+    from devices.drivers.vm.image import built, images_dir, manifest
+
+    for folder in sorted(images_dir().glob("*/manifest.json")):
+        name = folder.parent.name
+        made = manifest(name)
+        print(f"{name}  {made.suite}  built {made.built_at}  {built(name).disk}")
