@@ -1,0 +1,271 @@
+"""`guiagent host`: runs the devices of this machine for a pool elsewhere, which it dials."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidHandshake, WebSocketException
+
+from devices import rpc
+from devices.config import DeviceConfig
+from devices.drivers import DRIVERS, Driver
+from devices.host import DeviceHost
+from devices.leases import Lease
+from guiagent.actions import ACTIONS
+from guiagent.errors import Fault, FaultError, GuiAgentError, InfrastructureError, UsageError
+from guiagent.protocols import Clock
+from guiagent.wire import HOSTS
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_S = 1.0  # for a farewell
+_PAUSE_S = 0.5  # between two attempts to reach the pool
+_REPORT_S = 0.5
+_CHUNK = 64 << 10
+
+
+class Agent:
+    """One host: its devices, and its word to the pools at `urls`, of which it keeps to one that answers.
+
+    Raises UsageError where a pool refuses it. Where no pool was reached for `rpc.GRACE_S`, its devices are
+    stopped: their leases have ended, and nobody may be left driving them.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        token: str,
+        name: str,
+        slots: Mapping[str, DeviceConfig],
+        drivers: Mapping[str, Driver] = DRIVERS,
+        clock: Clock = time,
+    ) -> None:
+        named = {f"{name}.{slot}": config for slot, config in slots.items()}
+        self._urls = [_join_url(url) for url in urls]
+        self._token = token
+        self._name = name
+        self._host = DeviceHost(named, drivers, clock)
+        self._clock = clock
+        self._session = secrets.token_hex(8)
+        self._jobs: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._host.sweep()
+        left = self._clock.monotonic()
+        running = True  # whether devices may be up
+        try:
+            for attempt in itertools.count():
+                url = self._urls[attempt % len(self._urls)]
+                try:
+                    async with connect(
+                        url,
+                        additional_headers={"Authorization": f"Bearer {self._token}"},
+                        max_size=rpc.MAX_MESSAGE,
+                        open_timeout=rpc.SILENCE_S,
+                        ping_interval=rpc.ALIVE_S,
+                        ping_timeout=rpc.SILENCE_S - rpc.ALIVE_S,
+                        close_timeout=_CLOSE_S,
+                        compression=None,
+                        proxy=None,
+                    ) as socket:
+                        await self._greet(socket)
+                        _log.info("joined the pool at %s as %s", url, self._name)
+                        running = True
+                        try:
+                            await self._serve(socket)
+                        finally:
+                            left = self._clock.monotonic()
+                except InvalidHandshake as error:
+                    if _is_refusal(error):
+                        raise UsageError(f"the pool at {url} refuses this host: {error}") from error
+                except (OSError, WebSocketException, TimeoutError) as error:
+                    _log.info("no pool at %s: %s", url, error)
+                if running and self._clock.monotonic() - left > rpc.GRACE_S:
+                    await self._give_up()
+                    running = False
+                await asyncio.sleep(_PAUSE_S)
+        finally:
+            await self._drop_jobs()
+            await self._host.close()
+
+    async def _give_up(self) -> None:
+        """Stop everything; whoever comes back to it finds another session."""
+        _log.warning("no pool for %g s: stopping the devices of this host", rpc.GRACE_S)
+        await self._host.close()
+        self._session = secrets.token_hex(8)
+
+    async def _greet(self, socket: ClientConnection) -> None:
+        await socket.send(rpc.encode(rpc.Hello(self._name, self._session, list(self._host.slots))))
+        async with asyncio.timeout(rpc.SILENCE_S):
+            answer = rpc.decode_to_host(await _bytes(socket))
+        if isinstance(answer, rpc.Refused):
+            raise UsageError(f"the pool refuses this host: {answer.reason}")
+
+    async def _serve(self, socket: ClientConnection) -> None:
+        streams: dict[int, asyncio.StreamWriter] = {}
+        report = asyncio.create_task(self._report(socket))
+        try:
+            while True:
+                message = rpc.decode_to_host(await _bytes(socket))
+                match message:
+                    case rpc.Fence():
+                        self._host.fence(message.device, message.token)
+                    case rpc.Open():
+                        self._host.open(message.device, stale=message.stale)
+                    case rpc.Data(stream=stream, data=data):
+                        await _forward(streams, stream, data)
+                    case rpc.Welcome() | rpc.Refused():
+                        pass
+                    case _:
+                        job = asyncio.create_task(self._answer(socket, message, streams))
+                        self._jobs.add(job)
+                        job.add_done_callback(self._jobs.discard)
+        except msgspec.DecodeError as error:
+            raise InfrastructureError(
+                f"the pool speaks another version of this protocol ({error}); upgrade this host or the pool"
+            ) from error
+        finally:
+            report.cancel()
+            for writer in streams.values():
+                writer.close()
+
+    async def _drop_jobs(self) -> None:
+        for job in self._jobs:
+            job.cancel()
+        await asyncio.gather(*self._jobs, return_exceptions=True)
+
+    async def _answer(
+        self, socket: ClientConnection, call: rpc.Call, streams: dict[int, asyncio.StreamWriter]
+    ) -> None:
+        try:
+            if isinstance(call, rpc.Connect):
+                reader, writer = await self._host.connect(_lease(call.lease), call.service, call.deadline_s)
+                streams[call.id] = writer
+                job = asyncio.create_task(self._pump(socket, call, reader, writer, streams))
+                self._jobs.add(job)
+                job.add_done_callback(self._jobs.discard)
+                value: Any = None
+            else:
+                value = await self._do(call)
+            reply: Any = rpc.Answer(call.id, msgspec.msgpack.encode(value))
+        except GuiAgentError as error:
+            reply = rpc.failure(call.id, error)
+        except KeyError:
+            gone = FaultError(Fault("farm", "unknown", "this host has no such device"))
+            reply = rpc.failure(call.id, gone)
+        with contextlib.suppress(WebSocketException):  # the pool is away; it will ask again
+            await socket.send(rpc.encode(reply))
+
+    def _do(self, call: rpc.Call) -> Awaitable[Any]:
+        host = self._host
+        match call:
+            case rpc.Start():
+                return host.start(call.device)
+            case rpc.Stop():
+                return host.stop(call.device)
+            case rpc.Recycle():
+                return host.recycle(call.device)
+            case rpc.Check():
+                return host.check(call.device)
+            case rpc.Reset():
+                return host.reset(
+                    _lease(call.lease), call.key, call.seed, call.baseline, call.spec, call.deadline_s
+                )
+            case rpc.Step():
+                actions = ACTIONS.validate_json(call.actions)
+                return host.step(_lease(call.lease), call.key, actions, call.spec, call.deadline_s)
+            case rpc.Observe():
+                return host.observe(_lease(call.lease), call.spec, call.deadline_s)
+            case rpc.Exec():
+                return host.exec(_lease(call.lease), call.key, call.command, call.timeout_s, call.deadline_s)
+            case rpc.Put():
+                return host.put(_lease(call.lease), call.path, call.data, call.deadline_s)
+            case rpc.Get():
+                return host.get(_lease(call.lease), call.path, call.deadline_s)
+            case rpc.Snapshot():
+                return host.snapshot(_lease(call.lease), call.key, call.deadline_s)
+            case rpc.Connect():
+                raise AssertionError("streams are opened by their caller")
+
+    async def _pump(
+        self,
+        socket: ClientConnection,
+        call: rpc.Connect,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        streams: dict[int, asyncio.StreamWriter],
+    ) -> None:
+        with contextlib.suppress(OSError, WebSocketException):
+            while data := await reader.read(_CHUNK):
+                await socket.send(rpc.encode(rpc.Data(call.id, data)))
+            await socket.send(rpc.encode(rpc.Data(call.id, b"")))
+        streams.pop(call.id, None)
+        self._host.hung_up(call.lease.device, writer)
+
+    async def _report(self, socket: ClientConnection) -> None:
+        """Tell the pool what changed on the screens, and what was done, twice a second."""
+        shown: dict[str, str] = {}
+        told: dict[str, int] = {}
+        for turn in itertools.count():
+            if turn % round(rpc.ALIVE_S / _REPORT_S) == 0:
+                await socket.send(rpc.encode(rpc.Alive()))
+            for device, seat in self._host.seats.items():
+                lines = list(seat.log)
+                new = lines[told.get(device, 0) :] if len(lines) > told.get(device, 0) else []
+                frame = seat.frame
+                if not new and shown.get(device, "") == frame.hash:
+                    continue
+                told[device], shown[device] = len(lines), frame.hash
+                await socket.send(rpc.encode(rpc.Seen(device, frame.data, frame.media_type, frame.hash, new)))
+            await asyncio.sleep(_REPORT_S)
+
+
+async def _forward(streams: dict[int, asyncio.StreamWriter], stream: int, data: bytes) -> None:
+    writer = streams.get(stream)
+    if writer is None:
+        return
+    if not data:
+        streams.pop(stream).close()
+        return
+    with contextlib.suppress(OSError):  # the device hung up; the other direction says so
+        writer.write(data)
+        await writer.drain()
+
+
+def _lease(bearer: rpc.Bearer) -> Lease:
+    """As much of the lease as a host needs."""
+    return Lease(
+        id="",
+        device=bearer.device,
+        token=bearer.token,
+        ttl=0.0,
+        grants=frozenset(bearer.grants),
+        label="",
+        key="",
+        egress=tuple(bearer.egress),
+    )
+
+
+async def _bytes(socket: ClientConnection) -> bytes:
+    message = await socket.recv(decode=False)
+    return bytes(message)
+
+
+def _is_refusal(error: InvalidHandshake) -> bool:
+    response = getattr(error, "response", None)
+    return response is not None and response.status_code in (401, 403, 404)
+
+
+def _join_url(url: str) -> str:
+    scheme, separator, rest = url.rstrip("/").partition("://")
+    if scheme not in ("http", "https") or not separator:
+        raise UsageError(f"a pool's address begins with http:// or https://, not {url[:80]!r}")
+    return f"{'wss' if scheme == 'https' else 'ws'}://{rest}{HOSTS}/join"
