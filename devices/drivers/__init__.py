@@ -3,10 +3,12 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from devices.config import AnyDeviceConfig
 from guiagent.protocols import Device
+
+if TYPE_CHECKING:
+    from devices.config import AnyDeviceConfig
 
 
 class HostedDevice(Device, Protocol):
@@ -33,7 +35,7 @@ class Driver:
 def _driver(kind: str, start_s: float = 60.0) -> Driver:
     """The module `devices.drivers.<kind>` has `start` and `sweep`; it is imported with its first device."""
 
-    async def start(config: AnyDeviceConfig) -> HostedDevice:
+    async def start(config: "AnyDeviceConfig") -> HostedDevice:
         device: HostedDevice = await import_module(f"devices.drivers.{kind}").start(config)
         return device
 
@@ -44,4 +46,12 @@ def _driver(kind: str, start_s: float = 60.0) -> Driver:
     return Driver(start, sweep, start_s)
 
 
-DRIVERS: dict[str, Driver] = {"browser": _driver("browser")}
+DRIVERS: dict[str, Driver] = {
+    "browser": _driver("browser"),
+    "desktop": _driver("desktop"),
+    "phone": _driver("phone"),
+    "android": _driver("android", start_s=420.0),
+    "sim": _driver("sim"),
+    "remote": _driver("remote"),
+    "vm": _driver("vm", start_s=700.0),  # the first of an image boots it
+}

@@ -1,0 +1,212 @@
+"""A desktop behind OSWorld's in-guest HTTP server, wherever it runs.
+
+The interface has no reset and knows no password: what one lease leaves behind the next one finds, so such a
+device belongs to one tenant. Its actions are `pyautogui` commands that run in the guest.
+"""
+
+import asyncio
+import io
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import xxhash
+from PIL import Image
+
+from devices.drivers.remote.pyautogui import Unsupported, script
+from devices.drivers.remote.xml_tree import nodes
+from guiagent.actions import Action, Shell
+from guiagent.errors import Fault, FaultError
+from guiagent.types import Baseline, Capabilities, CommandResult, Health, Observation, ObserveSpec
+
+_VERB_S = 30.0
+_SETTLE_S = 3.0
+_POLL_S = 0.05
+_MAX_FRAME = 32 << 20  # bytes of a screenshot
+_MAX_PIXELS = 8192 * 8192
+_MAX_TREE = 16 << 20
+_OUTPUT = 64 << 10
+
+
+class OSWorldDevice:
+    """Implements `devices.drivers.HostedDevice`, `Shell`, `Files` and `Services` ("osworld")."""
+
+    def __init__(self, http: httpx.AsyncClient, url: str, kind: str) -> None:
+        self._http = http
+        self._url = url
+        self._kind = kind
+        self._size = (0, 0)
+        self._platform = ""
+
+    @classmethod
+    async def start(cls, url: str, kind: str) -> "OSWorldDevice":
+        device = cls(httpx.AsyncClient(base_url=url, timeout=_VERB_S), url, kind)
+        try:
+            device._platform = (await device._ask("GET", "/platform")).text.strip()[:40]
+            size = json.loads((await device._ask("POST", "/screen_size")).content)
+            device._size = (int(size["width"]), int(size["height"]))
+        except (ValueError, KeyError, TypeError) as error:
+            await device.close()
+            raise _broken(f"{url} does not answer as an OSWorld server does: {error!r}") from error
+        except BaseException:
+            await device.close()
+            raise
+        return device
+
+    async def describe(self) -> Capabilities:
+        features = ["a11y", "shell", "files", "osworld"]
+        return Capabilities(self._kind, *self._size, features, f"OSWorld server on {self._platform}")
+
+    async def reset(self, seed: int, baseline: Baseline, spec: ObserveSpec) -> Observation:
+        """Shows the device as it is; its interface offers no way back to an earlier state."""
+        if baseline != Baseline():
+            message = "an OSWorld server cannot be set to a baseline: set it up with exec and put"
+            raise FaultError(Fault("task", "unsupported_baseline", message))
+        return await self.observe(spec)
+
+    async def observe(self, spec: ObserveSpec) -> Observation:
+        return await self._observe(spec, await self._screenshot(), None, None)
+
+    async def act(self, actions: Sequence[Action], spec: ObserveSpec) -> Observation:
+        error, output = None, None
+        for action in actions:
+            if isinstance(action, Shell):
+                output = (await self.exec(["sh", "-c", action.command], _VERB_S)).stdout
+                continue
+            try:
+                code = script(action)
+            except Unsupported as reason:
+                error = str(reason)
+                break
+            if code and (result := await self.exec(["python", "-c", code], _VERB_S)).code != 0:
+                lines = result.stderr.strip().splitlines() or ["it said nothing"]
+                error = f"the guest could not do {action.type}: {lines[-1][:200]}"
+                break
+        return await self._observe(spec, await self._quiet(), error, output)
+
+    async def exec(self, command: Sequence[str], timeout_s: float) -> CommandResult:
+        body = {"command": list(command), "shell": False}
+        answer = await self._ask("POST", "/execute", json=body, timeout=timeout_s + 5, refusable=True)
+        reply = _object(answer)
+        if answer.status_code != 200:
+            return CommandResult(126, "", str(reply.get("message", ""))[:_OUTPUT])
+        return CommandResult(
+            int(reply.get("returncode", 0)),
+            str(reply.get("output", ""))[:_OUTPUT],
+            str(reply.get("error", ""))[:_OUTPUT],
+        )
+
+    async def put(self, path: str, data: bytes) -> None:
+        await self._ask("POST", "/setup/upload", data={"file_path": path}, files={"file_data": data})
+
+    async def get(self, path: str) -> bytes:
+        answer = await self._ask("POST", "/file", data={"file_path": path}, refusable=True)
+        if answer.status_code == 404:
+            raise FaultError(Fault("task", "missing_file", f"there is no {path} on the device"))
+        return answer.content
+
+    async def connect(self, service: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        at = urlsplit(self._url)
+        try:
+            return await asyncio.open_connection(at.hostname, at.port or 80)
+        except OSError as error:
+            raise _broken(f"{self._url} cannot be reached: {error}") from error
+
+    async def attest(self) -> str:
+        return "not attested: an OSWorld server has no reset"
+
+    async def health(self) -> Health:
+        try:
+            await self._ask("GET", "/platform", timeout=5.0)
+        except FaultError as error:
+            return Health(False, error.fault.message)
+        return Health(True)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, method: str, path: str, *, timeout: float = _VERB_S, refusable: bool = False, **content: Any
+    ) -> httpx.Response:
+        try:
+            answer = await self._http.request(method, path, timeout=timeout, **content)
+        except httpx.HTTPError as error:
+            raise _broken(f"{self._url}{path}: {error or type(error).__name__}") from error
+        if answer.status_code >= 400 and not refusable:
+            raise _broken(f"{self._url}{path} answered {answer.status_code}: {answer.text[:200]!r}")
+        return answer
+
+    async def _screenshot(self) -> bytes:
+        png = (await self._ask("GET", "/screenshot")).content
+        if len(png) > _MAX_FRAME:
+            raise _broken(f"a screenshot of {len(png)} bytes is refused")
+        return png
+
+    async def _quiet(self) -> bytes:
+        """The first screenshot that equals the one before, or the last before the cap."""
+        before = await self._screenshot()
+        deadline = asyncio.get_running_loop().time() + _SETTLE_S
+        while asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_POLL_S)
+            after = await self._screenshot()
+            if after == before:
+                break
+            before = after
+        return before
+
+    async def _observe(
+        self, spec: ObserveSpec, png: bytes, error: str | None, output: str | None
+    ) -> Observation:
+        frame = b"" if spec.frame == "none" else _encoded(png, spec.frame, spec.quality)
+        digest = xxhash.xxh3_128_hexdigest(frame) if frame else ""
+        unchanged = bool(digest) and digest == spec.have
+        return Observation(
+            *self._size,
+            hash=digest,
+            media_type=f"image/{spec.frame}" if frame else "",
+            frame=b"" if unchanged else frame,
+            unchanged=unchanged,
+            tree=await self._tree() if spec.tree else None,
+            action_error=error,
+            output=output,
+        )
+
+    async def _tree(self) -> list[dict[str, Any]]:
+        reply = _object(await self._ask("GET", "/accessibility"))
+        xml = reply.get("AT")
+        if not isinstance(xml, str) or len(xml) > _MAX_TREE or re.search(r"<!(DOCTYPE|ENTITY)", xml):
+            raise _broken("its accessibility tree is not what an OSWorld server gives")
+        return nodes(xml)
+
+
+def _encoded(png: bytes, format: str, quality: int) -> bytes:
+    try:
+        with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
+            if image.width * image.height > _MAX_PIXELS:
+                raise _broken(f"a screen of {image.width}x{image.height} is refused")
+            if format == "png":
+                return png
+            buffer = io.BytesIO()
+            image.convert("RGB").save(buffer, "JPEG", quality=quality)
+            return buffer.getvalue()
+    except (OSError, SyntaxError, ValueError) as error:
+        raise _broken(f"its screenshot cannot be read: {error}") from error
+
+
+def _object(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        reply = json.loads(answer.content)
+    except ValueError as error:
+        raise _broken(f"{answer.url.path} did not answer with JSON") from error
+    if not isinstance(reply, dict):
+        raise _broken(f"{answer.url.path} did not answer with an object")
+    return reply
+
+
+def _broken(message: str) -> FaultError:
+    return FaultError(Fault("device", "osworld", message, retryable=True))

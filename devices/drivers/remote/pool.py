@@ -1,0 +1,84 @@
+"""A device of another pool, held under a lease there and offered on here."""
+
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Sequence
+from typing import cast, get_args
+
+from devices.config import RemoteConfig
+from guiagent.actions import Action
+from guiagent.client import FarmClient, LeasedDevice
+from guiagent.errors import UsageError
+from guiagent.types import Baseline, Capabilities, CommandResult, Health, Observation, ObserveSpec
+from guiagent.wire import Grant
+
+_BLANK = Baseline()
+_WAIT_S = 30.0
+# Who may do what is decided here, by the lease under which the device is offered on.
+_GRANTS = cast(tuple[Grant, ...], get_args(Grant))
+
+
+class PooledDevice:
+    """Implements `devices.drivers.HostedDevice` and every capability the far device has.
+
+    A reset to the blank baseline gives the device back and takes one anew, so that the far pool wipes and
+    attests what it hands out.
+    """
+
+    def __init__(self, farm: FarmClient, kind: str, device: LeasedDevice) -> None:
+        self._farm = farm
+        self._kind = kind
+        self._device = device
+
+    @classmethod
+    async def start(cls, config: RemoteConfig) -> "PooledDevice":
+        if config.token is None:
+            raise UsageError(f"the pool at {config.url} asks for its token: set `token` for this device")
+        farm = FarmClient(config.url, config.token.get_secret_value())
+        try:
+            return cls(farm, config.of, await _taken(farm, config.of))
+        except BaseException:
+            await farm.close()
+            raise
+
+    async def describe(self) -> Capabilities:
+        return await self._device.describe()
+
+    async def reset(self, seed: int, baseline: Baseline, spec: ObserveSpec) -> Observation:
+        if baseline == _BLANK:
+            await self._device.close()
+            self._device = await _taken(self._farm, self._kind)
+        return await self._device.reset(seed, baseline, spec)
+
+    async def observe(self, spec: ObserveSpec) -> Observation:
+        return await self._device.observe(spec)
+
+    async def act(self, actions: Sequence[Action], spec: ObserveSpec) -> Observation:
+        return await self._device.act(actions, spec)
+
+    async def exec(self, command: Sequence[str], timeout_s: float) -> CommandResult:
+        return await self._device.exec(command, timeout_s)
+
+    async def put(self, path: str, data: bytes) -> None:
+        await self._device.put(path, data)
+
+    async def get(self, path: str) -> bytes:
+        return await self._device.get(path)
+
+    async def snapshot(self) -> str:
+        return await self._device.snapshot()
+
+    async def connect(self, service: str) -> tuple[StreamReader, StreamWriter]:
+        return await self._device.connect(service)
+
+    async def attest(self) -> str:
+        return f"attested by the pool at {self._farm.url}"
+
+    async def health(self) -> Health:
+        return await self._device.health()
+
+    async def close(self) -> None:
+        await self._farm.close()
+
+
+async def _taken(farm: FarmClient, kind: str) -> LeasedDevice:
+    return await farm.lease(kind, grants=_GRANTS, label="offered on by another pool", wait=_WAIT_S)
