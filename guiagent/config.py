@@ -21,15 +21,20 @@ Model = TypeVar("Model", bound=BaseModel)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def load(model: type[Model], toml: Path | None = None, overrides: Sequence[str] = ()) -> Model:
-    """The model's defaults, under the file's values, under the overrides.
+def load(
+    model: type[Model],
+    toml: Path | None = None,
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+) -> Model:
+    """The model's defaults, under the file's values, under the flags', under the overrides.
 
     An override is `a.b=c`, where c is a TOML value, or a string if it is none.
 
     Raises:
         UsageError: one line that names the file or flag, the key, and the nearest key there is.
     """
-    values = _read(toml) if toml is not None else {}
+    values = (_read(toml) if toml is not None else {}) | dict(flags or {})
     assigned: set[tuple[str, ...]] = set()
     for override in overrides:
         assigned.add(_assign(values, override))

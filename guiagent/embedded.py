@@ -16,7 +16,7 @@ from guiagent.client import FarmClient
 from guiagent.errors import GuiAgentError, InfrastructureError
 from guiagent.wire import Endpoint
 
-_START_S = 60.0
+_START_S = 600.0  # a virtual machine's first boot on a host takes minutes without KVM
 _STOP_S = 10.0
 _POLL_S = 0.05
 
@@ -52,18 +52,18 @@ async def find_pool() -> Endpoint | None:
 
 
 @contextlib.contextmanager
-def private_pool(devices: int, *, width: int = 1024, height: int = 768, port: int = 0) -> Iterator[Endpoint]:
-    """A pool of `devices` headless browsers in a child process, for nobody else; stopped on leaving.
+def private_pool(*devices: str, port: int = 0) -> Iterator[Endpoint]:
+    """A pool in a child process, for nobody else; stopped on leaving.
 
-    Where `setpriv` is there (every Debian), the kernel stops it too when the thread that entered this dies
+    `devices` are words as `guiagent up` takes them: "browser=4@1024x768", "desktop", "phone=2". Where
+    `setpriv` is there (every Debian), the kernel stops the pool too when the thread that entered this dies
     with its process. Raises InfrastructureError with the child's own words where it does not come up.
     """
     with tempfile.TemporaryDirectory(prefix="guiagent-pool-") as folder, contextlib.ExitStack() as stack:
         log = Path(folder) / "log"
         setpriv = shutil.which("setpriv")
         follow = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
-        screen = ["--devices", str(devices), "--width", str(width), "--height", str(height)]
-        up = ["up", *screen, "--state-dir", folder, "--port", str(port)]
+        up = ["up", *devices, "--state-dir", folder, "--port", str(port)]
         with log.open("wb") as output:
             child = subprocess.Popen(
                 [*follow, sys.executable, "-m", "guiagent.cli", *up],

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from guiagent.cli import image, verbs
 from guiagent.errors import GuiAgentError
 
 app = typer.Typer(
@@ -16,24 +17,61 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(image.app, name="image")
 
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one key of the config: a.b=c")]
 
 
+Kinds = Annotated[
+    list[str] | None,
+    typer.Argument(help="Devices as KIND[=COUNT][@WIDTHxHEIGHT]: browser=4 desktop phone=2@720x1280."),
+]
+
+
 @app.command()
 def up(
-    devices: Annotated[int, typer.Option(min=1, max=256, help="How many headless browsers.")] = 4,
-    width: Annotated[int, typer.Option(min=64, max=4096, help="Of each screen, in pixels.")] = 1024,
-    height: Annotated[int, typer.Option(min=64, max=4096, help="Of each screen, in pixels.")] = 768,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8700,
+    kinds: Kinds = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file that says all of it.")] = None,
+    overrides: Overrides = None,
+    devices: Annotated[bool, typer.Option(help="--no-devices: only those of hosts that join.")] = True,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; loopback by default.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks a free one.")] = None,
     state_dir: Annotated[
         Path | None, typer.Option(help="Where the pool keeps its leases and its address.")
     ] = None,
 ) -> None:
-    """Start a device pool and serve it until interrupted."""
+    """Start a device pool and serve it until interrupted. Four browsers, if nothing else is said.
+
+    $GUIAGENT_TOKEN is its token and $GUIAGENT_DATABASE its PostgreSQL, where they are set.
+    """
     from guiagent.cli.pool import up as serve
 
-    serve(devices, width, height, port, state_dir)
+    serve(kinds or [], config, overrides or [], devices, host, port, state_dir)
+
+
+@app.command()
+def down() -> None:
+    """Stop this user's running pool: leases end, devices are closed."""
+    from guiagent.cli.pool import down as stop
+
+    stop()
+
+
+@app.command()
+def host(
+    kinds: Kinds = None,
+    pool: Annotated[
+        list[str] | None, typer.Option(envvar="GUIAGENT_POOL", help="Its address; several for one farm.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(envvar="GUIAGENT_NAME", help="Of this host in the farm; its hostname.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with [[devices]].")] = None,
+) -> None:
+    """Run this machine's devices for a pool elsewhere, until interrupted. $GUIAGENT_TOKEN is its token."""
+    from guiagent.cli.pool import host as join
+
+    join(kinds or [], pool or [], name, config)
 
 
 @app.command()
@@ -105,6 +143,8 @@ def doctor() -> None:
 
     raise typer.Exit(examine())
 
+
+app.add_typer(verbs.app)
 
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
 

@@ -17,6 +17,6 @@ class OwnFarm:
 @asynccontextmanager
 async def own_farm(devices: int, width: int, height: int, *, port: int = 0) -> AsyncIterator[OwnFarm]:
     """`devices` browsers of one size behind a pool; all of it ends with the context."""
-    with private_pool(devices, width=width, height=height, port=port) as endpoint:
+    with private_pool(f"browser={devices}@{width}x{height}", port=port) as endpoint:
         async with FarmClient(endpoint.url, endpoint.token) as client:
             yield OwnFarm(client, endpoint.live_url)

@@ -26,7 +26,7 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._stop.is_set():
-            self.megabytes = max(self.megabytes, sum(map(_pss_kb, descendants(os.getpid()))) / 1024)
+            self.megabytes = max(self.megabytes, sum(map(pss_kb, descendants(os.getpid()))) / 1024)
             self._stop.wait(_INTERVAL_S)
 
 
@@ -45,7 +45,7 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def _pss_kb(pid: int) -> int:
+def pss_kb(pid: int) -> int:
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

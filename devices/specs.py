@@ -1,0 +1,54 @@
+"""Devices as words on a command line: `browser=4@1280x720`, `phone=2`, `android:emulator-5554`."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from devices.config import AnyDeviceConfig
+from guiagent.errors import UsageError
+
+_WORD = re.compile(
+    r"(?P<kind>[a-z]+)(?P<source>:(avd=)?[^@=]+)?(=(?P<count>\d+))?(@(?P<width>\d+)x(?P<height>\d+))?"
+)
+_CONFIG: TypeAdapter[AnyDeviceConfig] = TypeAdapter(AnyDeviceConfig)
+_SHAPE = (
+    "KIND[:SOURCE][=COUNT][@WIDTHxHEIGHT], such as browser=4@1280x720, android:SERIAL or android:avd=NAME"
+)
+
+
+def parse(words: Iterable[str]) -> list[AnyDeviceConfig]:
+    """One config a word. Raises UsageError, naming the word."""
+    return [_config(word) for word in words]
+
+
+def _config(word: str) -> AnyDeviceConfig:
+    match = _WORD.fullmatch(word)
+    if match is None:
+        raise UsageError(f"{word[:80]!r} names no devices; write {_SHAPE}")
+    fields: dict[str, Any] = {
+        key: int(value) for key in ("count", "width", "height") if (value := match[key]) is not None
+    }
+    try:
+        return _CONFIG.validate_python(
+            {"kind": match["kind"], **fields, **_source(match["kind"], match["source"])}
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        raise UsageError(f"{word!r}: {where + ': ' if where else ''}{first['msg']}") from error
+
+
+def _source(kind: str, source: str | None) -> dict[str, str]:
+    """What stands behind the colon: an adb serial or avd, a VM's image."""
+    if source is None:
+        return {}
+    name, equals, value = source[1:].partition("=")
+    if kind == "android":
+        return {name: value} if equals else {"serial": name}
+    if kind == "vm" and not equals:
+        return {"image": name}
+    raise UsageError(
+        f"{kind} devices have no {source!r}; more can be said in a config file: --config FARM.toml"
+    )
