@@ -1,5 +1,6 @@
 """The live page in a real browser: it shows the screens, and nothing a holder says becomes code."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from playwright.async_api import ConsoleMessage, Page, async_playwright, expect
 from devices.server import Running, running
 from guiagent.actions import Click, Open
 from guiagent.client import FarmClient
-from guiagent.errors import FaultError
+from guiagent.errors import FaultError, LeaseError
 from guiagent.types import Baseline, ObserveSpec
 from guiagent.wire import LIVE, LIVE_PROTOCOL
 from tests.canvas_device import DRIVERS, TOKEN, farm_of
@@ -86,6 +87,62 @@ async def test_the_page_says_what_is_missing_in_both_schemes(farm: Running, page
     assert ground == {"light": "rgb(246, 247, 249)", "dark": "rgb(14, 17, 22)"}[scheme]
     await page.goto(f"{farm.endpoint.url}/?token=wrong")
     await expect(page.locator("#notice")).to_contain_text("not connected")
+
+
+@pytest.mark.browser
+async def test_a_device_is_taken_over_driven_and_given_back(farm: Running, page: Page) -> None:
+    async with FarmClient(farm.endpoint.url, TOKEN) as client:
+        device = await client.lease("sim", grants=("exec",), label="somebody")
+        await page.goto(farm.endpoint.live_url)
+        tile = page.locator(f'[data-device="{device.id}"]')
+        await expect(tile.locator(".label")).to_have_text("somebody")
+        await tile.click()
+        await expect(page.locator("#name")).to_have_text(device.id)
+        await page.click("#take")
+        await expect(page.locator("#take")).to_have_text("give back")
+        with pytest.raises(LeaseError) as taken:
+            await device.observe(ObserveSpec())
+        assert taken.value.fault.code == "taken_over"
+        screen = page.locator("#screen")
+        await expect(screen).to_have_js_property("width", 160)
+        box = await screen.bounding_box()
+        assert box is not None
+        await screen.click(position={"x": box["width"] / 2, "y": box["height"] / 2})
+        await expect(page.locator("#log")).to_contain_text("click x=80 y=60")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#log")).to_contain_text("key keys=('Enter',)")
+        await expect(page.locator("#said")).to_have_text("")
+        await page.click("#take")
+        await expect(page.locator("#take")).to_have_text("take over")
+        assert len(await client.lease_group("sim", 3, wait=5.0)) == 3  # nobody holds it any more
+
+
+@pytest.mark.browser
+async def test_a_device_is_put_out_of_service_and_back_with_a_reason(farm: Running, page: Page) -> None:
+    await page.goto(farm.endpoint.live_url)
+    tile = page.locator('[data-device="sim-1"]')
+    await tile.click()
+    page.once("dialog", lambda dialog: dialog.accept("its screen is cracked"))
+    await page.click("#quarantine")
+    await expect(page.locator("#how")).to_have_text("quarantined")
+    await expect(tile.locator(".label")).to_have_text("its screen is cracked")
+    await page.click("#restore")
+    await expect(page.locator("#how")).to_have_text("ready")
+
+
+@pytest.mark.browser
+async def test_who_waits_is_listed_with_a_place(farm: Running, page: Page) -> None:
+    async with FarmClient(farm.endpoint.url, TOKEN) as client:
+        held = await client.lease_group("sim", 3)
+        waiting = asyncio.ensure_future(client.lease_group("sim", 2, label="me too", wait=30.0))
+        await page.goto(farm.endpoint.live_url)
+        row = page.locator("#queue tbody tr")
+        await expect(row).to_have_count(1)
+        await expect(row).to_contain_text("me too")
+        for device in held:
+            await device.close()
+        await waiting
+        await expect(page.locator("#queue")).to_be_hidden()
 
 
 async def test_the_shell_holds_no_secret_and_allows_only_itself(farm: Running) -> None:
