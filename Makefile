@@ -1,5 +1,5 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Everything they need they install into .venv.
-.PHONY: demo test bench setup check clean
+.PHONY: demo test drill bench setup check clean
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
@@ -9,7 +9,13 @@ demo: setup  ## train the small policy on a farm of browsers; the report is runs
 	$(BIN)/guiagent demo
 
 test: setup check  ## everything but the long drills and the benchmarks
+	@scripts/farm
+	@scripts/osworld
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+drill: setup  ## the long fault drills
+	@scripts/farm
+	$(BIN)/python -m pytest -m drill
 
 check: setup  ## style, types and layers
 	$(BIN)/ruff check

@@ -8,7 +8,7 @@ PAGE = """data:text/html,<body style="margin:0">
 
 with guiagent.connect() as farm, farm.lease("browser") as device:
     print("watch it at", farm.live_url)
-    device.goto(PAGE)
+    device.open(PAGE)
     device.click(100, 60)
     device.screenshot().image.save("clicked.png")
     print("the page is now called", device.observe(page=True).title)

@@ -12,7 +12,7 @@ from rewards.tasksets.miniwob import HEIGHT, WIDTH, MiniWob
 
 async def main() -> None:
     tasks, policy = MiniWob(oracle=True), OraclePolicy()  # anything with `act` and `forget` is a policy
-    with private_pool(1, width=WIDTH, height=HEIGHT) as pool:
+    with private_pool(f"browser@{WIDTH}x{HEIGHT}") as pool:
         async with FarmClient(pool.url, pool.token) as farm, farm.lease(grants=("exec",)) as device:
             for seed in range(3):
                 trajectory = await run_episode(

@@ -163,7 +163,7 @@ async def test_grounding_points_at_the_element_that_it_names(browser_device, pag
 @pytest.mark.browser
 async def test_collecting_goes_on_where_it_was(tmp_path):
     config = WarmStartConfig(demonstrations=8, devices=2, steps=1)
-    with private_pool(2, width=WIDTH, height=HEIGHT) as pool, TrajectoryStore(tmp_path) as store:
+    with private_pool(f"browser=2@{WIDTH}x{HEIGHT}") as pool, TrajectoryStore(tmp_path) as store:
         async with FarmClient(pool.url, pool.token) as farm:
             progress: list[warm_start.Progress] = []
             await warm_start.collect(farm, store, config, progress.append)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from tests.bench import freshness, memory, pool, reset, startup, stepping
+from tests.bench import desktop, freshness, leases, memory, pool, readiness, reset, startup, stepping
 from tests.bench.rows import Row
 
 SUBJECTS = {
@@ -19,7 +19,10 @@ SUBJECTS = {
     "reset": reset.rows,
     "stepping": stepping.rows,
     "pool": pool.rows,
+    "leases": leases.rows,
+    "readiness": readiness.rows,
     "memory": memory.rows,
+    "desktop": desktop.rows,
 }
 RESULTS = Path("runs/bench/results.json")
 _VERDICTS = {True: "[green]holds[/]", False: "[red]missed[/]", None: "[yellow]not measured[/]"}

@@ -1,11 +1,11 @@
 """Memory of a device with four running, as proportional set size: shared pages count in equal parts."""
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from guiagent.cli.memory import pss_kb
 from tests.bench.ours import SCREENSHOT, pace, started
 from tests.bench.pace import HEIGHT, WIDTH
 from tests.bench.rows import Arm, Row, at_most, interleave
@@ -23,7 +23,7 @@ async def _per_device() -> float:
     async with started(_DEVICES, WIDTH, HEIGHT) as devices:
         await pace(devices, 40, SCREENSHOT)
         groups = {device.pid for device in devices}
-        return sum(_pss_kb(pid) for pid in _processes() if _group(pid) in groups) / 1000 / _DEVICES
+        return sum(pss_kb(pid) for pid in _processes() if _group(pid) in groups) / 1000 / _DEVICES
 
 
 def _processes() -> list[int]:
@@ -35,11 +35,3 @@ def _group(pid: int) -> int:
         return os.getpgid(pid)
     except ProcessLookupError:
         return 0
-
-
-def _pss_kb(pid: int) -> int:
-    with contextlib.suppress(OSError):  # it ended meanwhile
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1])
-    return 0

@@ -33,5 +33,5 @@ def _through_the_pool(devices: int, steps: int) -> float:
                 stack.push_async_callback(device.close)
             return (await ours.pace(leased, steps, SCREENSHOT)).steps_per_s
 
-    with private_pool(devices, width=WIDTH, height=HEIGHT) as endpoint:
+    with private_pool(f"browser={devices}@{WIDTH}x{HEIGHT}") as endpoint:
         return asyncio.run(run(endpoint.url, endpoint.token))

@@ -55,6 +55,12 @@ def times_the_peer(name: str, unit: str, ours: Arm, peer: Arm, at_least: float) 
     return _row(name, mine, theirs, mine / theirs, goal, mine / theirs >= at_least, unit)
 
 
+def at_least(name: str, unit: str, ours: Arm, limit: float) -> Row:
+    """Goal: the median of ours reaches the limit."""
+    mine = median(ours.figures)
+    return _row(name, mine, None, None, f">= {limit:g} {unit}", mine >= limit, unit)
+
+
 def at_most(name: str, unit: str, ours: Arm, limit: float, peer: Arm | None = None) -> Row:
     """Goal: the median of ours is within the limit. The ratio says how much less it is than a peer's."""
     mine = median(ours.figures)
