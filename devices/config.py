@@ -48,8 +48,8 @@ class DeviceConfig(BaseModel):
 class BrowserConfig(DeviceConfig):
     kind: Literal["browser"] = "browser"
     executable: str | None = None
-    """Path or name of the browser; None: $GUIAGENT_CHROMIUM, a headless shell, then a full Chromium. The shell
-    is lighter and steps faster."""
+    """Path or name of the browser; None: $GUIAGENT_CHROMIUM, a headless shell, then a full Chromium.
+    The shell is lighter and steps faster."""
     cdp: bool = False
     """Lets lease holders connect Playwright. The DevTools protocol knows no password, so any process of this
     machine can then drive the browser."""

@@ -12,7 +12,20 @@ from devices.drivers.browser.device import BrowserDevice
 from guiagent.actions import Click, KeyChord, KeyDown, MouseDown, Open, Type
 from guiagent.errors import FaultError
 from guiagent.types import Baseline
-from tests.browser_pages import BLIND, FULL, MODES, PNG, Site, act, ask, asking, document, running, serving
+from tests.browser_pages import (
+    BLIND,
+    FULL,
+    MODES,
+    PNG,
+    SHELL,
+    Site,
+    act,
+    ask,
+    asking,
+    document,
+    running,
+    serving,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 PLANT = """(async () => {

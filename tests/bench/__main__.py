@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from tests.bench import desktop, freshness, leases, memory, pool, readiness, reset, startup, stepping
+from tests.bench import desktop, freshness, leases, memory, pool, readiness, reset, startup, stepping, vm
 from tests.bench.rows import Row
 
 SUBJECTS = {
@@ -23,6 +23,7 @@ SUBJECTS = {
     "readiness": readiness.rows,
     "memory": memory.rows,
     "desktop": desktop.rows,
+    "vm": vm.rows,
 }
 RESULTS = Path("runs/bench/results.json")
 _VERDICTS = {True: "[green]holds[/]", False: "[red]missed[/]", None: "[yellow]not measured[/]"}

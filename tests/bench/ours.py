@@ -13,6 +13,7 @@ from PIL import Image
 
 from devices.config import BrowserConfig
 from devices.drivers import browser
+from devices.drivers.browser.device import BrowserDevice
 from guiagent.actions import Click
 from guiagent.protocols import Device
 from guiagent.types import ObserveSpec
@@ -63,7 +64,7 @@ async def _pace(device: Device, steps: int, spec: ObserveSpec) -> Pace:
 
 
 @asynccontextmanager
-async def started(count: int, width: int, height: int) -> AsyncIterator[list[browser.BrowserDevice]]:
+async def started(count: int, width: int, height: int) -> AsyncIterator[list[BrowserDevice]]:
     """That many browsers in this process."""
     async with AsyncExitStack() as stack:
         devices = []

@@ -5,12 +5,15 @@ import re
 import time
 from collections.abc import Callable
 
+import regex
+
 from devices.phone.shell.files import chunks, options
 from devices.phone.shell.session import Call, Program, UsageFailure
 
 _MAX_SLEEP_S = 60.0
 _MAX_LINE = 1 << 20
 _MAX_INPUT = 64 << 20
+_MAX_MATCHING_S = 2.0  # of a pattern in one `grep`, during which the phone does nothing else
 
 
 async def echo(call: Call) -> int:
@@ -93,20 +96,26 @@ async def grep(call: Call) -> int:
 
 
 def _matcher(pattern: str, flags: dict[str, str]) -> Callable[[bytes], bytes | None]:
-    """A function from a line to what matched in it, or None.
-
-    A pattern that never ends stops this phone alone, which its host then finds unwell and replaces.
-    """
+    """A function from a line to what matched in it, or None; all its calls may take `_MAX_MATCHING_S`."""
     source = re.escape(pattern) if "F" in flags else pattern if "E" in flags else _extended(pattern)
     if "w" in flags:
         source = rf"\b(?:{source})\b"
     try:
-        regex = re.compile(source.encode("utf-8", "surrogateescape"), re.IGNORECASE if "i" in flags else 0)
-    except re.error as error:
+        compiled = regex.compile(
+            source.encode("utf-8", "surrogateescape"), regex.IGNORECASE if "i" in flags else 0
+        )
+    except regex.error as error:
         raise UsageFailure(f"grep: bad REGEX '{pattern}': {error}", 2) from None
+    left_s = _MAX_MATCHING_S
 
     def match(line: bytes) -> bytes | None:
-        found = regex.search(line[:_MAX_LINE])
+        nonlocal left_s
+        began = time.monotonic()
+        try:
+            found = compiled.search(line[:_MAX_LINE], timeout=max(left_s, 0.001))
+        except TimeoutError:
+            raise UsageFailure(f"grep: REGEX '{pattern}' takes too long", 2) from None
+        left_s -= time.monotonic() - began
         return found[0] if found else None
 
     return match
