@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, urlsplit
 
-import httpx
+import h11
 from starlette.types import Message, Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
@@ -13,6 +15,8 @@ from websockets.typing import Subprotocol
 
 FORWARDED = b"x-guiagent-forwarded"  # was passed on once, and is not again
 _CONNECT_S = 3.0
+_VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
+_READ = 1 << 18  # bytes
 _MAX_MESSAGE = 1 << 26  # bytes
 _OF_ONE_HOP = frozenset(
     (b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"host", b"date")
@@ -30,100 +34,115 @@ class Unanswered(Exception):
     """The connection broke before there was an answer: what was asked for may have been done, or not."""
 
 
-class Forwarder:
-    def __init__(self) -> None:
-        self._http = httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=_CONNECT_S),
-            limits=httpx.Limits(max_connections=None),
-            trust_env=False,
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+async def forward(
+    url: str, over: asyncio.Event, scope: Scope, body: bytes, receive: Receive, send: Send
+) -> None:
+    """Let the instance at `url` answer, unless its leadership is `over`, or the client hangs up.
+
+    `body` is the request's, `receive` gives what comes after it. Raises Unreached or Unanswered before
+    anything was sent to the client.
+    """
+    if scope["type"] == "websocket":
+        await _socket(url, over, scope, receive, send)
+        return
+    exchange = asyncio.create_task(_exchange(url, scope, body))
+    hung_up, ended = asyncio.create_task(_hung_up(receive)), asyncio.create_task(over.wait())
+    async with _cancelled(exchange, hung_up, ended):
+        await asyncio.wait((exchange, hung_up, ended), return_when=asyncio.FIRST_COMPLETED)
+        if exchange.done():
+            answer = exchange.result()
+            start = {"status": answer.status, "headers": answer.headers}
+            await send({"type": "http.response.start", **start})
+            await send({"type": "http.response.body", "body": answer.body})
+        elif ended.done():
+            raise Unanswered
+
+
+async def _exchange(url: str, scope: Scope, body: bytes) -> _Answer:
+    """On a connection of its own: one kept from before could have been closed by a leader that died."""
+    where = urlsplit(url)
+    target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    own = [(b"host", where.netloc.encode()), (b"connection", b"close"), (FORWARDED, b"1")]
+    http = h11.Connection(h11.CLIENT)
+    head = h11.Request(
+        method=scope["method"],
+        target=quote(target, safe=_VISIBLE),
+        headers=[*own, *_end_to_end(scope["headers"])],
+    )
+    data = http.send(head) or b""
+    data += (http.send(h11.Data(data=body)) or b"") + (http.send(h11.EndOfMessage()) or b"")
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    except OSError as error:  # a timeout among them
+        raise Unreached from error
+    try:
+        writer.write(data)
+        answer = await _answer(http, reader)
+    except (OSError, h11.RemoteProtocolError) as error:
+        raise Unanswered from error
+    finally:
+        writer.close()
+    if answer.status == MISDIRECTED:
+        raise Unreached
+    return answer
+
+
+async def _answer(http: h11.Connection, reader: asyncio.StreamReader) -> _Answer:
+    status, headers, parts = 0, [], []
+    while True:
+        match http.next_event():
+            case h11.NEED_DATA:
+                http.receive_data(await reader.read(_READ))
+            case h11.Response() as head:
+                status, headers = head.status_code, list(_end_to_end(head.headers))
+            case h11.Data() as part:
+                parts.append(bytes(part.data))
+            case h11.EndOfMessage():
+                return _Answer(status, headers, b"".join(parts))
+            case _:
+                pass
+
+
+async def _socket(url: str, over: asyncio.Event, scope: Scope, receive: Receive, send: Send) -> None:
+    """The origin was checked here, where the browser asked, and is not passed on."""
+    await receive()  # websocket.connect
+    target = scope["path"] + (f"?{scope['query_string'].decode()}" if scope["query_string"] else "")
+    passed = [(FORWARDED.decode(), "1")]
+    passed += [
+        (name.decode(), value.decode()) for name, value in scope["headers"] if name == b"authorization"
+    ]
+    try:
+        upstream = await connect(
+            url.replace("http", "ws", 1) + target,
+            subprotocols=[Subprotocol(name) for name in scope.get("subprotocols", [])] or None,
+            additional_headers=passed,
+            open_timeout=_CONNECT_S,
+            max_size=_MAX_MESSAGE,
+            compression=None,
+            proxy=None,
         )
-
-    async def __call__(
-        self, url: str, over: asyncio.Event, scope: Scope, body: bytes, receive: Receive, send: Send
-    ) -> None:
-        """Let the instance at `url` answer, unless its leadership is `over`, or the client hangs up.
-
-        `body` is the request's, `receive` gives what comes after it. Raises Unreached or Unanswered before
-        anything was sent to the client.
-        """
-        if scope["type"] == "websocket":
-            await self._socket(url, over, scope, receive, send)
-        else:
-            await self._request(url, over, scope, body, receive, send)
-
-    async def _request(
-        self, url: str, over: asyncio.Event, scope: Scope, body: bytes, receive: Receive, send: Send
-    ) -> None:
-        exchange = asyncio.create_task(self._exchange(url, scope, body))
-        hung_up, ended = asyncio.create_task(_hung_up(receive)), asyncio.create_task(over.wait())
-        async with _cancelled(exchange, hung_up, ended):
-            await asyncio.wait((exchange, hung_up, ended), return_when=asyncio.FIRST_COMPLETED)
-            if exchange.done():
-                answer = exchange.result()
-                start = {"status": answer.status_code, "headers": list(_end_to_end(answer.headers.raw))}
-                await send({"type": "http.response.start", **start})
-                await send({"type": "http.response.body", "body": answer.content})
-            elif ended.done():
-                raise Unanswered
-
-    async def _exchange(self, url: str, scope: Scope, body: bytes) -> httpx.Response:
-        target = scope.get("raw_path") or scope["path"].encode()
-        if scope["query_string"]:
-            target += b"?" + scope["query_string"]
-        # A connection each: a kept one that a killed leader left behind would look like a lost answer.
-        headers = [*_end_to_end(scope["headers"]), (FORWARDED, b"1"), (b"connection", b"close")]
-        request = self._http.build_request(
-            scope["method"], httpx.URL(url).copy_with(raw_path=target), headers=headers, content=body
-        )
-        try:
-            answer = await self._http.send(request)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Unreached from error
-        except httpx.TransportError as error:
-            raise Unanswered from error
-        if answer.status_code == MISDIRECTED:
-            raise Unreached
-        return answer
-
-    async def _socket(
-        self, url: str, over: asyncio.Event, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """The origin was checked here, where the browser asked, and is not passed on."""
-        await receive()  # websocket.connect
-        target = scope["path"] + (f"?{scope['query_string'].decode()}" if scope["query_string"] else "")
-        passed = [(FORWARDED.decode(), "1")]
-        passed += [
-            (name.decode(), value.decode()) for name, value in scope["headers"] if name == b"authorization"
-        ]
-        try:
-            upstream = await connect(
-                url.replace("http", "ws", 1) + target,
-                subprotocols=[Subprotocol(name) for name in scope.get("subprotocols", [])] or None,
-                additional_headers=passed,
-                open_timeout=_CONNECT_S,
-                max_size=_MAX_MESSAGE,
-                compression=None,
-                proxy=None,
-            )
-        except InvalidStatus:
-            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
-            return
-        except (OSError, WebSocketException):
+    except InvalidStatus:
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        return
+    except (OSError, WebSocketException):
+        await send({"type": "websocket.close", "code": TRY_LATER})
+        return
+    await send({"type": "websocket.accept", "subprotocol": upstream.subprotocol})
+    there = asyncio.create_task(_there(receive, upstream))
+    back = asyncio.create_task(_back(upstream, send))
+    ended = asyncio.create_task(over.wait())
+    async with upstream, _cancelled(there, back, ended):
+        await asyncio.wait((there, back, ended), return_when=asyncio.FIRST_COMPLETED)
+        if not there.done() and not back.done():
             await send({"type": "websocket.close", "code": TRY_LATER})
-            return
-        await send({"type": "websocket.accept", "subprotocol": upstream.subprotocol})
-        there, back = (
-            asyncio.create_task(_there(receive, upstream)),
-            asyncio.create_task(_back(upstream, send)),
-        )
-        ended = asyncio.create_task(over.wait())
-        async with upstream, _cancelled(there, back, ended):
-            await asyncio.wait((there, back, ended), return_when=asyncio.FIRST_COMPLETED)
-            if not there.done() and not back.done():
-                await send({"type": "websocket.close", "code": TRY_LATER})
-
-    async def close(self) -> None:
-        await self._http.aclose()
 
 
 @contextlib.asynccontextmanager

@@ -22,10 +22,10 @@ from devices.forward import (
     FORWARDED,
     MISDIRECTED,
     TRY_LATER,
-    Forwarder,
     Unanswered,
     Unreached,
     body_of,
+    forward,
     with_body,
 )
 from devices.problems import problem_response
@@ -68,7 +68,6 @@ class Member:
         self._settled = asyncio.Event()
         self._database = database
         self._lead = lead
-        self._forwarder = Forwarder()
         self._follower = follow(self._follow)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pool-member")
         self._app: ASGIApp | None = None
@@ -86,7 +85,6 @@ class Member:
         finally:
             await self._in_thread(self._database.close)  # also after a `stand` that was under way
             self._thread.shutdown()
-            await self._forwarder.close()
 
     async def settled(self) -> None:
         """Returns once there is a leader, be it this instance or another."""
@@ -182,7 +180,7 @@ class Member:
                 return
             if self._app is None and self._other is not None:
                 try:
-                    await self._forwarder(self._other.url, self._turn, scope, body, receive, send)
+                    await forward(self._other.url, self._turn, scope, body, receive, send)
                     return
                 except Unreached:
                     pass

@@ -78,6 +78,9 @@ async def test_a_follower_is_as_closed_as_the_leader_and_shows_the_page(instance
     async with instance("a"), instance("b") as second:
         async with httpx.AsyncClient(base_url=second.endpoint.url, trust_env=False) as http:
             assert (await http.get(wire.DEVICES)).status_code == 401
+            odd = "/v1/devices/%2e%2e%2f\xe9/frame?x=%20"
+            known = {"Authorization": f"Bearer {TOKEN}"}
+            assert (await http.get(odd, headers=known)).status_code == 404
             page = await http.get("/")
             assert page.status_code == 200
             assert "Content-Security-Policy" in page.headers

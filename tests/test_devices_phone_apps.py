@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -404,6 +405,24 @@ async def test_the_same_seed_makes_the_same_document_and_frame(phone: Phone) -> 
     assert other[0] != first[0]
     assert await start(5) == first
     assert phone.tasks() == [] and not phone.keyboard_shown()
+
+
+async def test_a_reset_leaves_no_folder_link_or_row(phone: Phone, tmp_path: Path) -> None:
+    """Nor does the launcher show what was there when it had to be opened for it."""
+    start, frame = phone.document(), await phone.frame()
+    shared = phone.folder / "sdcard"
+    (shared / "Documents" / "a" / "b").mkdir(parents=True)
+    (shared / "Documents" / "a" / "b" / "c.txt").write_text("c")
+    shutil.rmtree(shared / "Documents" / "Notes")
+    (shared / "Documents" / "Notes").symlink_to(tmp_path)
+    shutil.rmtree(shared / "Music")
+    (shared / "Music").write_text("no folder")
+    phone.state.delete("content://com.android.launcher3/favorites")
+    phone._tasks.end(LAUNCHER)
+    await phone.reset(1)
+    assert phone.document() == start
+    assert await phone.frame() == frame
+    assert not (shared / "Documents" / "Notes").is_symlink() and not list(tmp_path.iterdir())
 
 
 async def test_diff_names_exactly_what_a_flow_changed(phone: Phone) -> None:

@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import os
+import pty
+import select
 import shutil
 import signal
 import socket
@@ -244,6 +246,74 @@ def test_a_shell_keeps_exit_code_output_and_errors_apart(bench: Bench) -> None:
     assert bench.shell("echo $(id)") == ""
     assert bench.shell("cat /etc/passwd") == ""
     assert "passwd" not in bench.shell("ls /data/../../../etc; ls /*")
+
+
+class Terminal:
+    """`adb shell` on a pseudo-terminal, as a person has it."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._ours, theirs = pty.openpty()
+        command = ["adb", "-P", str(bench.server), "-s", bench.serial, "shell"]
+        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+
+    def types(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def shows(self, end: str) -> str:
+        """All that is shown up to `end`."""
+        shown = ""
+        while not shown.endswith(end):
+            assert select.select([self._ours], [], [], 10)[0], f"no {end!r} after {shown!r}"
+            shown += os.read(self._ours, 1).decode()
+        return shown
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+
+@pytest.fixture
+def terminal(bench: Bench) -> Iterator[Terminal]:
+    terminal = Terminal(bench)
+    yield terminal
+    terminal.close()
+
+
+def test_a_person_types_into_a_shell_on_a_terminal(terminal: Terminal) -> None:
+    prompt = "virtual:/ $ "
+    terminal.shows(prompt)
+    terminal.types("echo hi\r")
+    assert terminal.shows(prompt) == f"echo hi\r\nhi\r\n{prompt}"
+    terminal.types("echo ab\x7fc\r")  # a typing error
+    assert terminal.shows(prompt) == f"echo ab\b \bc\r\nac\r\n{prompt}"
+    terminal.types("sleep 60\r")
+    assert terminal.shows("\n") == "sleep 60\r\n"
+    terminal.types("\x03")
+    assert terminal.shows(prompt) == f"^C\r\n{prompt}"
+    terminal.types("sleep 0.3; echo one\r")
+    terminal.shows("\n")
+    terminal.types("cd /sdcard; echo two\r")  # ahead, while a command runs
+    assert terminal.shows("sdcard $ ").endswith(
+        "one\r\nvirtual:/ $ cd /sdcard; echo two\r\ntwo\r\nvirtual:/sdcard $ "
+    )
+    terminal.types("exit 3\r")
+    assert terminal.process.wait(10) == 3
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r"])
+def test_a_terminal_runs_what_is_piped_into_it_to_the_end(bench: Bench, line_end: str) -> None:
+    typed = f"sleep 0.1; echo one{line_end}echo two; echo three{line_end}"
+    shown = bench.adb("shell", "-tt", stdin=typed.encode()).stdout.decode()
+    assert "\none\r\n" in shown and "\ntwo\r\nthree\r\n" in shown and "^C" not in shown
+
+
+def test_a_pattern_that_never_ends_is_given_up(bench: Bench) -> None:
+    done = bench.adb("shell", "grep -E '(a|aa)+$'", stdin=b"a" * 60 + b"!\n", ok=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"grep: REGEX '(a|aa)+$' takes too long\n"
+    assert bench.shell(r"grep -oE '(a|aa)+\w'", stdin=b"a" * 60 + b"b!\n") == "a" * 60 + "b\n"
 
 
 def test_files_and_folders_go_there_and_back(bench: Bench, tmp_path: Path) -> None:

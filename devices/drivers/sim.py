@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw
 
 from devices.config import SimConfig
 from guiagent.actions import Action, Click, KeyChord, LongPress, Open, Shell, Type, Wait
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import Fault, FaultError, UsageError
 from guiagent.types import Baseline, Capabilities, CommandResult, Health, Observation, ObserveSpec
 
 _COLUMNS, _ROWS = 4, 3
@@ -75,7 +75,7 @@ class SimDevice:
         await self._take_time()
         if baseline.snapshot is not None:
             if (kept := _snapshots.get(baseline.snapshot)) is None:
-                raise FaultError(Fault("task", "missing_snapshot", f"no snapshot {baseline.snapshot!r}"))
+                raise UsageError(f"there is no snapshot {baseline.snapshot!r} of a simulated device here")
             self._state = msgspec.msgpack.decode(kept, type=State)
         else:
             keys = list(_LABELS)
@@ -85,9 +85,7 @@ class SimDevice:
             try:
                 self._state = msgspec.convert(msgspec.to_builtins(self._state) | baseline.state, State)
             except msgspec.ValidationError as error:
-                raise FaultError(
-                    Fault("task", "bad_state", f"not a state of this device: {error}")
-                ) from error
+                raise UsageError(f"this is no state of a simulated device: {error}") from error
         return self._observe(spec, None, None)
 
     async def observe(self, spec: ObserveSpec) -> Observation:

@@ -5,6 +5,7 @@ import binascii
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,16 @@ def names(connection: sqlite3.Connection) -> list[str]:
     return [str(name) for (name,) in connection.execute(_TABLES)]
 
 
-def tables(connection: sqlite3.Connection) -> dict[str, list[str]]:
+def tables_of(connection: sqlite3.Connection) -> dict[str, list[str]]:
     """Columns by table."""
     return {table: content.columns(connection, table) for table in names(connection)}
 
 
 def fill(connection: sqlite3.Connection, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    for row in rows:
-        columns, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
-        connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({marks})', list(row.values()))
+    for names, alike in groupby(rows, key=tuple):
+        columns, marks = ", ".join(f'"{name}"' for name in names), ", ".join("?" * len(names))
+        values = [list(row.values()) for row in alike]
+        connection.executemany(f'INSERT INTO "{table}" ({columns}) VALUES ({marks})', values)
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def read(file: Path) -> dict[str, Any]:
 def refilled(empty: bytes, file: str, tables: Any) -> bytes:
     """`empty` with exactly the rows that `read` would give as `tables`. Raises UsageError."""
     with closing(opened(empty)) as connection:
-        columns = {table: set(content.columns(connection, table)) for table in names(connection)}
+        columns = {table: set(found) for table, found in tables_of(connection).items()}
         connection.executescript("".join(f'DELETE FROM "{table}";' for table in columns))
         for table, number, row in _rows(file, tables):
             if table not in columns or not number.isdecimal() or not row.keys() <= columns[table]:

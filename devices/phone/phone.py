@@ -219,8 +219,12 @@ class Phone:
 
     async def reset(self, seed: int) -> None:
         """The seeded start: nothing of before is left."""
-        self.state.reset(seed)
+        running = LAUNCHER in self._screen.running
+        self.state.reset_settings()
         await self._start_over()
+        # While the launcher starts over; what it asks for is answered once this is done.
+        self.state.reset_contents(seed)
+        self._stale = not running  # one that had to be opened has read what was there before
         await self._settle()
 
     async def _start_over(self) -> None:

@@ -3,10 +3,9 @@
 import base64
 import binascii
 import os
-import posixpath
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import xxhash
@@ -100,7 +99,8 @@ class SharedStorage:
     def reset(self, files: Mapping[str, str], now_ms: int) -> None:
         """The folders that every phone has with these files, text by path, and nothing else."""
         self.root.mkdir(parents=True, exist_ok=True)
-        kept = {str(self._inside(folder)) for folder in {*FOLDERS, *map(posixpath.dirname, files)}}
+        above = {str(folder) for path in files for folder in PurePosixPath(path).parents}
+        kept = {str(self._inside(folder)) for folder in {*FOLDERS, *above}}
         _empty(str(self.root), kept)
         for folder in kept:
             os.makedirs(folder, exist_ok=True)

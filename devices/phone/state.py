@@ -56,8 +56,9 @@ class State:
         self._empty = {one.file: databases.image(one) for app in apps.values() for one in app.databases}
         self._tables: dict[str, dict[str, list[str]]] = {}  # of each database, with their columns
         for file, image in self._empty.items():
+            (self._data / file).parent.mkdir(parents=True, exist_ok=True)
             with closing(databases.opened(image)) as connection:
-                self._tables[file] = databases.tables(connection)
+                self._tables[file] = databases.tables_of(connection)
         self._last: tuple[int, dict[str, bytes]] | None = None
         self.sources = self._all_sources()
 
@@ -150,13 +151,22 @@ class State:
 
     def reset(self, seed: int) -> None:
         """The seeded start, with nothing left of before."""
+        self.reset_settings()
+        self.reset_contents(seed)
+
+    def reset_settings(self) -> None:
+        """All that pages are told without asking: clock and settings; and the clipboard."""
         self.clock = Clock()
         self.clipboard = ""
         self._settings = {name: {} for name in NAMESPACES}
-        apps = self._apps.values()
-        for app in apps:
+        for app in self._apps.values():
             for name, values in app.settings.items():
                 self._settings[name].update(values)
+        self._listener()
+
+    def reset_contents(self, seed: int) -> None:
+        """Databases and files."""
+        apps = self._apps.values()
         for file, image in self._seeded(seed).items():
             self._write(file, image)
         pools = [seeds.files(app, given, seed) for app in apps for given in app.files]
@@ -244,7 +254,6 @@ class State:
         """A new file each time: an old one that is cut to nothing and written again goes to the disk first,
         as some file systems see to (ext4's `auto_da_alloc`)."""
         target = self._data / file
-        target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         target.write_bytes(image)
 

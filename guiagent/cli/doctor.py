@@ -1,10 +1,12 @@
 """`guiagent doctor`: a line a capability, with the command that mends what is missing. Never a traceback."""
 
+import asyncio
 import importlib.metadata
 import os
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +35,33 @@ def _browser() -> str:
     found = find()
     kind = "headless shell, begin-frame control" if found.headless_shell else "full Chromium, slower steps"
     return f"{found.path} ({kind})"
+
+
+def _device(kind: str) -> Callable[[], str]:
+    """Starts one and ends it: what a list of programs says proves nothing."""
+
+    def check() -> str:
+        from devices.drivers import DRIVERS
+        from devices.specs import parse
+
+        async def try_one() -> str:
+            began = time.monotonic()
+            device = await DRIVERS[kind].start(*parse([kind]))
+            try:
+                return f"{(await device.describe()).software}, there in {time.monotonic() - began:.1f} s"
+            finally:
+                await device.close()
+
+        return asyncio.run(try_one())
+
+    return check
+
+
+def _vm() -> str:
+    from devices.drivers.vm.image import built
+    from devices.drivers.vm.machine import find
+
+    return f"{find()}, image {built('desktop').disk}"
 
 
 def _package(name: str, extra: str) -> Callable[[], str]:
@@ -100,5 +129,9 @@ _CHECKS: tuple[tuple[str, Callable[[], str], bool], ...] = (
     ("memory", _memory, True),
     ("disk", _disk, True),
     ("port", _port, False),
+    ("desktop", _device("desktop"), False),
+    ("phone", _device("phone"), False),
+    ("vm", _vm, False),
+    ("postgres", _package("psycopg", "postgres"), False),
     ("gpu", _gpu, False),
 )

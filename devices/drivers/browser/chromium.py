@@ -100,14 +100,16 @@ class Chromium:
     async def _come_up(self, cdp: bool) -> None:
         version = await self.connection.post("Browser.getVersion")
         self.software = str(version["product"])
-        unused = (await self.connection.post("Target.getTargets"))["targetInfos"]
+        unused = await self._targets()
         if not self._view.begin_frame:
             attach = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
             await self.connection.post("Target.setAutoAttach", attach | {"filter": [{"type": "page"}]})
         await self._open()
         for target in unused:  # the page every browser opens with costs a process of its own
             with contextlib.suppress(ProtocolError):  # it left by itself
-                await self.connection.post("Target.closeTarget", {"targetId": target["targetId"]})
+                await self.connection.post("Target.closeTarget", {"targetId": target})
+        while unused & await self._targets():  # closing takes longer than the answer to it
+            pass
         if cdp:
             await self.process.port()
 
@@ -123,6 +125,11 @@ class Chromium:
         await self.tabs.new()
         await self.tabs.current.log_in()
         await wipe_clipboard(self.tabs.current)
+
+    async def _targets(self) -> set[str]:
+        """The pages there are, whichever context they are in."""
+        infos = (await self.connection.post("Target.getTargets"))["targetInfos"]
+        return {info["targetId"] for info in infos if info["type"] == "page"}
 
     def _heard(self, method: str, event: Json) -> None:
         self.tabs.heard(method, event)

@@ -49,18 +49,19 @@ class Home:
 
     def listing(self) -> dict[str, int]:
         """The size of every file, by its path below the folder."""
-        return {
-            str(file.relative_to(self.folder)): file.stat().st_size
-            for file in sorted(self.folder.rglob("*"))
-            if file.is_file()
-        }
+        sizes = {}
+        for file in sorted(self.folder.rglob("*")):
+            with contextlib.suppress(FileNotFoundError):  # a download that was just given its name
+                if file.is_file():
+                    sizes[str(file.relative_to(self.folder))] = file.stat().st_size
+        return sizes
 
     def clear(self) -> None:
-        for entry in self.folder.iterdir():
-            if entry != self.downloads:
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        for entry in self.downloads.iterdir():
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        for entry in [*self.folder.iterdir(), *self.downloads.iterdir()]:
+            if entry.is_dir() and entry != self.downloads:
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry != self.downloads:
+                entry.unlink(missing_ok=True)
 
     def _place(self, path: str) -> Path:
         device_path = PurePosixPath(path)

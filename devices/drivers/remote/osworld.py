@@ -19,7 +19,7 @@ from PIL import Image
 from devices.drivers.remote.pyautogui import Unsupported, script
 from devices.drivers.remote.xml_tree import nodes
 from guiagent.actions import Action, Shell
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import Fault, FaultError, UsageError
 from guiagent.types import Baseline, Capabilities, CommandResult, Health, Observation, ObserveSpec
 
 _VERB_S = 30.0
@@ -63,8 +63,7 @@ class OSWorldDevice:
     async def reset(self, seed: int, baseline: Baseline, spec: ObserveSpec) -> Observation:
         """Shows the device as it is; its interface offers no way back to an earlier state."""
         if baseline != Baseline():
-            message = "an OSWorld server cannot be set to a baseline: set it up with exec and put"
-            raise FaultError(Fault("task", "unsupported_baseline", message))
+            raise UsageError("an OSWorld server cannot be set to a baseline: set it up with exec and put")
         return await self.observe(spec)
 
     async def observe(self, spec: ObserveSpec) -> Observation:

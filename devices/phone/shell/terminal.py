@@ -5,6 +5,7 @@ import asyncio
 from devices.phone.shell.session import Input, Nothing, Output, Session
 
 _MAX_LINE = 4096
+_MAX_AHEAD = 64  # chunks
 _INTERRUPT, _END, _ERASE = b"\x03", b"\x04", (b"\x7f", b"\x08")
 
 
@@ -25,22 +26,50 @@ async def run_lines(session: Session, stdin: Input, stdout: Output, stderr: Outp
 
 
 class Terminal:
-    """Echoes what is typed, since adb puts the person's own terminal in raw mode."""
+    """Echoes what is typed, since adb puts the person's own terminal in raw mode.
+
+    What is typed while a command runs is kept for after it, and ^C ends the command.
+    """
 
     def __init__(self, session: Session, stdin: Input, stdout: Output) -> None:
         self._session = session
         self._stdin = stdin
         self._stdout = stdout
+        self._typed: asyncio.Queue[bytes] = asyncio.Queue(_MAX_AHEAD)
+        self._running: asyncio.Task[int] | None = None
 
     async def run(self) -> int:
+        listening = asyncio.create_task(self._listen())
+        try:
+            await self._serve()
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+        return self._session.code
+
+    async def _listen(self) -> None:
+        while chunk := await self._stdin.read():
+            if self._running is not None and _INTERRUPT in chunk:
+                chunk = chunk.rpartition(_INTERRUPT)[2]  # as terminals do, drop what was typed before it
+                while not self._typed.empty():
+                    self._typed.get_nowait()
+                self._running.cancel()
+            if chunk:
+                await self._typed.put(chunk)
+        await self._typed.put(b"")  # the end
+
+    async def _serve(self) -> None:
         line = b""
         await self._prompt()
-        while not self._session.ended and (chunk := await self._stdin.read()):
+        while chunk := await self._typed.get():
             for byte in (chunk[index : index + 1] for index in range(len(chunk))):
                 if byte in (b"\r", b"\n"):
                     await self._stdout.write(b"\r\n")
                     await self._execute(line)
                     line = b""
+                    if self._session.ended:
+                        return
+                    await self._prompt()
                 elif byte in _ERASE:
                     await self._stdout.write(b"\b \b" if line else b"")
                     line = line[:-1]
@@ -49,32 +78,23 @@ class Terminal:
                     line = b""
                     await self._prompt()
                 elif byte == _END and not line:
-                    return self._session.code
+                    return
                 elif len(line) < _MAX_LINE and byte >= b" ":
                     await self._stdout.write(byte)
                     line += byte
-                if self._session.ended:
-                    break
-        return self._session.code
 
     async def _execute(self, line: bytes) -> None:
         script = line.decode("utf-8", "surrogateescape")
-        running = asyncio.create_task(self._session.run(script, Nothing(), self, self))
-        interrupted = asyncio.create_task(self._interrupted())
+        self._running = asyncio.create_task(self._session.run(script, Nothing(), self, self))
         try:
-            await asyncio.wait((running, interrupted), return_when=asyncio.FIRST_COMPLETED)
-            if not running.done():
+            await asyncio.wait((self._running,))
+            if self._running.cancelled():
                 await self._stdout.write(b"^C\r\n")
+            else:
+                self._running.result()
         finally:
-            running.cancel()
-            interrupted.cancel()
-            await asyncio.gather(running, interrupted, return_exceptions=True)
-        if not self._session.ended:
-            await self._prompt()
-
-    async def _interrupted(self) -> None:
-        while (chunk := await self._stdin.read()) and _INTERRUPT not in chunk:
-            pass
+            self._running.cancel()
+            self._running = None
 
     async def write(self, data: bytes) -> None:
         await self._stdout.write(data.replace(b"\n", b"\r\n"))

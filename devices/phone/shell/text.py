@@ -13,7 +13,7 @@ from devices.phone.shell.session import Call, Program, UsageFailure
 _MAX_SLEEP_S = 60.0
 _MAX_LINE = 1 << 20
 _MAX_INPUT = 64 << 20
-_MAX_MATCHING_S = 2.0  # of a pattern in one `grep`, during which the phone does nothing else
+_MAX_MATCHING_S = 1.0  # of a pattern in one `grep`, during which the phone does nothing else
 
 
 async def echo(call: Call) -> int:
