@@ -9,10 +9,12 @@ not confirm its leadership for a while answers nobody, and is only replaced afte
 import asyncio
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.responses import Response
@@ -198,6 +200,22 @@ class Member:
         known = {} if other is None else {"leader": {"url": other.url, "seen_s": round(other.age_s, 3)}}
         state = {"ok": role != "waiting", "role": role, "epoch": self._database.epoch, **known}
         return Response(msgspec.json.encode(state), media_type=wire.JSON)
+
+
+def reachable(url: str) -> str:
+    """Where other instances reach the one that listens at `url`: where that is every address of a machine,
+    the one its name stands for, as in a container."""
+    where = urlsplit(url)
+    if where.hostname not in ("0.0.0.0", "::"):
+        return url
+    name = socket.gethostname()
+    try:
+        address = socket.gethostbyname(name)
+    except OSError as error:
+        raise InfrastructureError(
+            f"other pool instances cannot find this one: {name} has no address; set `host` to one they reach"
+        ) from error
+    return f"http://{address}:{where.port}"
 
 
 def _away(status: int, code: str, detail: str) -> ASGIApp:

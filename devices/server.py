@@ -25,7 +25,7 @@ from devices.store import Store, open_postgres, open_store
 from guiagent import wire
 from guiagent.errors import InfrastructureError
 
-if TYPE_CHECKING:  # brings an HTTP client along, which only farms with a database need
+if TYPE_CHECKING:  # only farms with a database need it when they run
     from devices.leader import Member
 
 _KEEP_ALIVE_S = 75
@@ -123,14 +123,14 @@ def _instance(
     if config.database is None:
         return lead(open_store(config))
 
-    from devices.leader import Member
+    from devices.leader import Member, reachable
 
     def follow(forward: ASGIApp) -> ASGIApp:
         page = live.page(PAGE.read_text())
         shell = Route("/", lambda _: page())
         return Guard(Router([shell], redirect_slashes=False, default=forward), tokens)
 
-    database = open_postgres(config.database.get_secret_value(), url)
+    database = open_postgres(config.database.get_secret_value(), reachable(url))
     member = Member(database, lead, follow)
     return member, member
 

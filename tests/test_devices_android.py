@@ -187,7 +187,7 @@ async def test_siblings_fork_a_snapshot_and_state_is_laid_over_the_start(
         await sibling.reset(0, Baseline(state={"settings": {"system": {"laid": "over"}}}), BLANK)
         assert (await sibling.exec(["settings", "get", "system", "laid"], 5)).stdout == "over\n"
         assert (await sibling.exec(["settings", "get", "system", "kept"], 5)).stdout == "null\n"
-        with pytest.raises(FaultError, match="no snapshot"):
+        with pytest.raises(UsageError, match="no snapshot"):
             await device.reset(0, Baseline(snapshot="none"), BLANK)
     finally:
         await sibling.close()

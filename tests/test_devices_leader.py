@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -85,9 +86,9 @@ async def test_a_follower_is_as_closed_as_the_leader_and_shows_the_page(instance
             assert page.status_code == 200
             assert "Content-Security-Policy" in page.headers
         live = second.endpoint.url.replace("http", "ws") + wire.LIVE
-        async with connect(live, subprotocols=[wire.LIVE_PROTOCOL, TOKEN], proxy=None) as socket:  # type: ignore[list-item]
-            assert socket.subprotocol == wire.LIVE_PROTOCOL
-            farm = msgspec.json.decode(await socket.recv(), type=wire.FarmInfo)
+        async with connect(live, subprotocols=[wire.LIVE_PROTOCOL, TOKEN], proxy=None) as page_socket:  # type: ignore[list-item]
+            assert page_socket.subprotocol == wire.LIVE_PROTOCOL
+            farm = msgspec.json.decode(await page_socket.recv(), type=wire.FarmInfo)
             assert [one.id for one in farm.devices] == ["sim-0", "sim-1"]
         for wrong in ({"subprotocols": ["wrong"]}, {"origin": "http://evil.example"}):
             with pytest.raises(InvalidStatus):
@@ -175,3 +176,10 @@ async def test_a_database_that_is_not_there_ends_the_pool_with_one_line(tmp_path
     with pytest.raises(InfrastructureError, match="cannot keep the pool's state in PostgreSQL"):
         async with running(config, DRIVERS) as farm:
             await farm.work
+
+
+def test_an_instance_that_listens_everywhere_is_named_by_its_own_address() -> None:
+    assert leader.reachable("http://192.0.2.7:8700") == "http://192.0.2.7:8700"
+    address = leader.reachable("http://0.0.0.0:8700")
+    assert address == f"http://{socket.gethostbyname(socket.gethostname())}:8700"
+    assert leader.reachable("http://[::]:8700") == address

@@ -18,7 +18,7 @@ from devices.config import PhoneConfig
 from devices.drivers import owned
 from devices.drivers.android.adb import SERVER, Streams
 from devices.drivers.android.device import AndroidDevice
-from guiagent.errors import Fault, FaultError, InfrastructureError
+from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
 from guiagent.types import Baseline
 
 KIND = "phone"
@@ -98,8 +98,7 @@ class VirtualPhone:
         if baseline.snapshot is not None:
             document = _snapshots.get(baseline.snapshot)
             if document is None:
-                message = f"no snapshot {baseline.snapshot!r} on this host"
-                raise FaultError(Fault("task", "missing_snapshot", message))
+                raise UsageError(f"no snapshot {baseline.snapshot!r} on this host")
             await phone.checked("guiagent state put", document)
         else:
             await phone.checked(f"guiagent state reset {int(seed)}")

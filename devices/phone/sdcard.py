@@ -99,11 +99,10 @@ class SharedStorage:
     def reset(self, files: Mapping[str, str], now_ms: int) -> None:
         """The folders that every phone has with these files, text by path, and nothing else."""
         self.root.mkdir(parents=True, exist_ok=True)
-        above = {str(folder) for path in files for folder in PurePosixPath(path).parents}
-        kept = {str(self._inside(folder)) for folder in {*FOLDERS, *above}}
-        _empty(str(self.root), kept)
-        for folder in kept:
-            os.makedirs(folder, exist_ok=True)
+        folders = {*FOLDERS, *(str(folder) for path in files for folder in PurePosixPath(path).parents)}
+        _empty(str(self.root), {str(self.root / folder) for folder in folders})
+        for folder in folders:
+            self._inside(folder).mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
             target = self._inside(path)
             target.write_text(text)

@@ -158,8 +158,7 @@ class Emulator:
             raise UsageError("an emulator's state is no document; use a snapshot, or the virtual phone")
         name = baseline.snapshot or BASE
         if name not in self._snapshots:
-            message = f"this emulator has no snapshot {name!r}"
-            raise FaultError(Fault("task", "missing_snapshot", message))
+            raise UsageError(f"this emulator has no snapshot {name!r}")
         await self.console(f"avd snapshot load {name}")
         await phone.reconnect()  # the guest's adbd is the one of then
         await self.ready(phone)
