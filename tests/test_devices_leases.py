@@ -198,15 +198,15 @@ def run(machine: type[LeaseRules], examples: int, steps: int) -> None:
 
 
 def test_the_machine_alone() -> None:
-    run(Alone, 100, 40)
+    run(Alone, 60, 40)
 
 
 def test_with_sqlite() -> None:
-    run(WithSqlite, 30, 30)
+    run(WithSqlite, 12, 25)
 
 
 def test_with_postgres(database: str) -> None:
-    run(with_postgres(database), 12, 30)
+    run(with_postgres(database), 6, 25)
 
 
 def test_behind_http() -> None:
