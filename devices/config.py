@@ -52,7 +52,8 @@ class BrowserConfig(DeviceConfig):
     The shell is lighter and steps faster."""
     cdp: bool = False
     """Lets lease holders connect Playwright. The DevTools protocol knows no password, so any process of this
-    machine can then drive the browser."""
+    machine can then drive the browser; and who has it can read what the browser's user can read here, and
+    open pages that go round the egress rules. For holders you trust, or hosts with nothing else on them."""
 
 
 class DesktopConfig(DeviceConfig):
@@ -150,8 +151,10 @@ class TenantConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(min_length=1, max_length=64)]
+    name: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]{0,31}$")]
     token: _Token
+    private_egress: Sequence[str] = ()
+    """Addresses and CIDR blocks that its leases may reach besides public ones, as a lease would name them."""
     weight: Annotated[float, Field(gt=0.0)] = 1.0
     """Twice the weight is twice the share of the devices, where there are too few."""
     max_devices: Annotated[int, Field(ge=1)] | None = None

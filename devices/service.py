@@ -11,6 +11,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from devices import egress_rules
 from devices.access import OPERATOR
 from devices.config import PoolConfig
@@ -29,7 +31,7 @@ from devices.views import UnknownDevice, Views
 from guiagent.actions import Action
 from guiagent.errors import Fault, FaultError, InfrastructureError, LeaseError, UsageError
 from guiagent.protocols import Clock
-from guiagent.types import CommandResult, Observation
+from guiagent.types import Baseline, CommandResult, Observation
 from guiagent.wire import (
     ExecRequest,
     LeaseInfo,
@@ -77,6 +79,7 @@ class PoolService:
             one.name: Account(one.weight, one.max_devices, one.device_seconds_per_hour)
             for one in config.tenants
         }
+        self._private_egress = {one.name: frozenset(one.private_egress) for one in config.tenants}
         self._pool = Pool.of((_slot(self._local.id, info) for info in self._local.slots), accounts)
         self.views = Views(self._pool, self.hosts, clock)
         self.metrics = Metrics(self.views.farm, self._device_seconds)
@@ -166,7 +169,7 @@ class PoolService:
     def _request(self, tenant: str, wish: LeaseRequest) -> Request:
         if wish.takeover and tenant != OPERATOR:
             raise OperatorOnly("taking over a device")
-        egress_rules.parse(wish.egress)  # a wrong one is told now, and not at the first step
+        self._require_egress(tenant, wish.egress)
         now = self._clock.monotonic()
         kind, host = wish.kind, ""
         if wish.device:
@@ -187,6 +190,15 @@ class PoolService:
             host=host,
             asked=now,
         )
+
+    def _require_egress(self, tenant: str, egress: Sequence[str]) -> None:
+        """A wrong rule is told now, and not at the first step. What is private, a tenant reaches only where
+        the operator said so."""
+        rules = egress_rules.parse(egress)
+        for text, rule in zip(egress, rules, strict=True):
+            private = isinstance(rule, egress_rules.Block)
+            if private and tenant != OPERATOR and text not in self._private_egress[tenant]:
+                raise UsageError(f"the operator of this farm has not allowed you to reach {text!r}")
 
     def _taken_over(self, request: Request) -> _Stored | None:
         ended, grant = self._pool.take_over(request, self._clock.monotonic())
@@ -218,7 +230,8 @@ class PoolService:
 
     async def reset(self, tenant: str, lease_id: str, ask: ResetRequest) -> Observation:
         lease, host = self._holder(tenant, lease_id, ask.token)
-        work = host.reset(lease, ask.key, ask.seed, ask.baseline, ask.spec, ask.deadline_s)
+        baseline = of_tenant(tenant, ask.baseline)
+        work = host.reset(lease, ask.key, ask.seed, baseline, ask.spec, ask.deadline_s)
         return await self._watched(lease, work)
 
     async def step(
@@ -353,6 +366,17 @@ def _slot(host: str, info: SlotInfo) -> Slot:
         group=info.group,
         warm=info.warm,
         idle_s=info.idle_s,
+    )
+
+
+def of_tenant(tenant: str, baseline: Baseline) -> Baseline:
+    """Profiles outlive leases: every tenant has names of its own, `TENANT.NAME` on the host."""
+    if baseline.profile is None:
+        return baseline
+    if "." in baseline.profile:
+        raise UsageError("a profile's name has a-z, 0-9, - and _")
+    return msgspec.structs.replace(
+        baseline, profile=f"{tenant}.{baseline.profile}" if tenant else baseline.profile
     )
 
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from guiagent import wire
 from guiagent.connection import Answer, Connections
-from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
+from guiagent.errors import Fault, FaultError, GuiAgentError, InfrastructureError, UsageError
 from guiagent.leased import MARGIN_S, LeasedDevice
 
 __all__ = ["FarmClient", "LeasedDevice", "Leasing"]
@@ -168,7 +168,8 @@ class FarmClient:
         timeout_s: float = _CONTROL_S,
         pauses: Sequence[float] = _PAUSES_S,
     ) -> Answer:
-        """One request, sent again where no answer came back; raises what a refusal stands for."""
+        """One request, sent again where no answer came back or no pool leads; raises what a refusal stands
+        for."""
         for pause in (*pauses, None):
             try:
                 answer = await self._connections.request(method, path, body, timeout_s)
@@ -186,10 +187,17 @@ class FarmClient:
                 await asyncio.sleep(pause)
             else:
                 self._reached = True
-                if answer.status >= 400:
-                    raise wire.error_of(answer.status, answer.body)
-                return answer
+                if answer.status < 400:
+                    return answer
+                refusal = wire.error_of(answer.status, answer.body)
+                if pause is None or not _may_pass(refusal):
+                    raise refusal
+                await asyncio.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
+
+
+def _may_pass(refusal: GuiAgentError) -> bool:
+    return isinstance(refusal, FaultError) and refusal.fault.code in wire.NOBODY_LEADS
 
 
 class Leasing:

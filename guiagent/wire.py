@@ -26,6 +26,8 @@ MSGPACK = "application/msgpack"
 PROBLEM = "application/problem+json"
 OCTETS = "application/octet-stream"
 TEXT = "text/plain"
+NOBODY_LEADS = frozenset({"no_leader", "leader_lost"})
+"""Codes of a pool instance that cannot reach the one that leads: it will have another soon."""
 MAX_BODY = 1 << 20  # bytes of a request
 MAX_FILE = 64 << 20  # bytes of a file, each way
 CLOSED = 4000  # plus the status a problem would have: why the pool closed a connection to a service

@@ -12,11 +12,12 @@ import websockets
 
 from devices.config import PoolConfig, TenantConfig
 from devices.server import Running, running
+from devices.service import of_tenant
 from guiagent import wire
 from guiagent.actions import Click
 from guiagent.client import FarmClient, LeasedDevice
 from guiagent.errors import FaultError, UsageError
-from guiagent.types import ObserveSpec
+from guiagent.types import Baseline, ObserveSpec
 from tests.canvas_device import DRIVERS, TOKEN, CanvasDevice, farm_of
 
 ANN, BOB = "a-token-that-is-anns", "a-token-that-is-bobs"
@@ -268,3 +269,32 @@ async def test_a_wait_ends_with_the_place_and_an_estimate(
     assert (answer.status_code, problem.position) == (503, 2)
     assert problem.eta_s is not None and problem.eta_s > waiting[0].eta_s
     first.cancel()
+
+
+# -- what outlives a lease, and what lies beyond a device ----------------------------------------------------
+
+
+async def test_a_tenant_reaches_private_addresses_only_where_the_operator_said_so(
+    farm: Running, ann: FarmClient, operator: FarmClient, tmp_path: Path
+) -> None:
+    for rule in ("127.0.0.1", "10.0.0.0/8", "169.254.169.254:80"):
+        with pytest.raises(UsageError, match="has not allowed you to reach"):
+            await ann.lease("sim", egress=["public", rule])
+    await (await ann.lease("sim", egress=["example.org", "*.example.com:443"])).close()
+    inside = TenantConfig(name="inside", token=BOB, private_egress=["10.0.0.0/8"])
+    async with (
+        running(farm_of(1, tmp_path / "other", tenants=[inside]), DRIVERS) as other,
+        FarmClient(other.endpoint.url, BOB) as client,
+    ):
+        await client.lease("sim", egress=["10.0.0.0/8"])
+        with pytest.raises(UsageError, match="has not allowed you"):
+            await client.lease("sim", egress=["10.0.0.1"])
+
+
+def test_profiles_of_tenants_have_names_of_their_own() -> None:
+    work = Baseline(profile="work")
+    assert of_tenant("", work).profile == "work"
+    assert of_tenant("ann", work).profile == "ann.work"
+    assert of_tenant("ann", Baseline()) == Baseline()
+    with pytest.raises(UsageError, match="a profile's name has"):
+        of_tenant("", Baseline(profile="ann.work"))

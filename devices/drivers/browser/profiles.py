@@ -7,7 +7,9 @@ from typing import IO
 from guiagent.embedded import state_dir
 from guiagent.errors import Fault, FaultError
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NAME = re.compile(
+    r"([a-z0-9][a-z0-9_-]{0,31}\.)?[a-z0-9][a-z0-9_-]{0,63}"
+)  # a tenant's has its name before it
 
 
 class Profile:
