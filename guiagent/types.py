@@ -6,6 +6,7 @@ Records that are stored or sent (`msgspec.Struct`) are plain data: they hold no 
 from typing import Any, Literal
 
 import msgspec
+import xxhash
 
 from guiagent.errors import Fault
 
@@ -43,6 +44,24 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     probes: dict[str, Any] = {}
     action_error: str | None = None  # why the last action had no effect, as one line
     output: str | None = None  # what the last shell action printed, bounded
+
+    @classmethod
+    def of(
+        cls, size: tuple[int, int], frame: bytes, spec: ObserveSpec, digest: str = "", **more: Any
+    ) -> "Observation":
+        """What a screen of `size` pixels shows. `frame` is encoded as `spec` wants it, or empty where none
+        was asked for; it is left out where the caller holds it. `digest` is its hash, where that is known."""
+        if frame and not digest:
+            digest = xxhash.xxh3_128_hexdigest(frame)
+        unchanged = bool(digest) and digest == spec.have
+        return cls(
+            *size,
+            hash=digest,
+            media_type=f"image/{spec.frame}" if frame else "",
+            frame=b"" if unchanged else frame,
+            unchanged=unchanged,
+            **more,
+        )
 
 
 class Baseline(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

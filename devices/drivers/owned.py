@@ -18,9 +18,16 @@ from typing import IO
 from guiagent.errors import InfrastructureError
 
 
-def create_folder(kind: str) -> Path:
-    """A new private folder of this process."""
-    return Path(tempfile.mkdtemp(prefix=f"guiagent-{kind}-{os.getpid()}-{_start_time(os.getpid())}-"))
+def create_folder(kind: str, parent: Path | None = None) -> Path:
+    """A new private folder of this process, in the temporary directory unless `parent` says otherwise."""
+    return Path(
+        tempfile.mkdtemp(prefix=f"{prefix(kind)}{os.getpid()}-{_start_time(os.getpid())}-", dir=parent)
+    )
+
+
+def prefix(kind: str) -> str:
+    """What the names of all folders of a kind begin with."""
+    return f"guiagent-{kind}-"
 
 
 def spawn(
@@ -68,14 +75,28 @@ def end_all(folder: Path) -> None:
 
 def sweep(kind: str) -> int:
     """End processes of `kind` whose owner is gone, and remove its folders; returns how many were ended."""
-    name = re.compile(rf"guiagent-{kind}-(?P<pid>\d+)-(?P<start_time>\d+)-\w+")
-    groups = _groups(name, _owner_gone)
+    groups = _groups(_name(kind), _owner_gone)
     for group in groups:
         kill_group(group)
-    for folder in Path(tempfile.gettempdir()).glob(f"guiagent-{kind}-*"):
-        if (match := name.fullmatch(folder.name)) and _owner_gone(match):
-            remove_folder(folder)
+    remove_orphaned(kind)
     return len(groups)
+
+
+def remove_orphaned(kind: str, parent: Path | None = None) -> None:
+    """Remove the folders of owners that are gone."""
+    for folder in (parent or Path(tempfile.gettempdir())).glob(f"{prefix(kind)}*"):
+        if is_orphaned(kind, folder.name):
+            remove_folder(folder)
+
+
+def is_orphaned(kind: str, name: str) -> bool:
+    """True for the name of a folder of that kind whose owner is gone."""
+    match = _name(kind).fullmatch(name)
+    return match is not None and _owner_gone(match)
+
+
+def _name(kind: str) -> re.Pattern[str]:
+    return re.compile(rf"{prefix(kind)}(?P<pid>\d+)-(?P<start_time>\d+)-\w+")
 
 
 def _groups(name: re.Pattern[str], wanted: Callable[[re.Match[str]], bool] = lambda _: True) -> set[int]:

@@ -193,14 +193,10 @@ class SimDevice:
         frame = b""
         if spec.frame != "none":
             frame = _drawn(self._state.keys, text, *self._size, spec.frame, spec.quality)
-        digest = xxhash.xxh3_128_hexdigest(frame) if frame else ""
-        unchanged = bool(digest) and digest == spec.have
-        return Observation(
-            *self._size,
-            hash=digest,
-            media_type=f"image/{spec.frame}" if frame else "",
-            frame=b"" if unchanged else frame,
-            unchanged=unchanged,
+        return Observation.of(
+            self._size,
+            frame,
+            spec,
             url=self._state.url if spec.page else None,
             title="keypad" if spec.page else None,
             tree=_tree(self._state, *self._size) if spec.tree else None,

@@ -20,6 +20,8 @@ from devices.guest.screen import Screen
 from devices.guest.web import GuestServer, Routes
 from devices.guest.xtest import Input
 
+_LONGEST_RUNTIME_DIR = 60  # bytes; a unix socket's address has room for 108
+
 
 def routes(commands: Commands, desktop: Desktop, recorder: Recorder, native: Native) -> Routes:
     """OSWorld's 26 paths, then ours."""
@@ -60,11 +62,11 @@ def routes(commands: Commands, desktop: Desktop, recorder: Recorder, native: Nat
 
 
 def _private_folder() -> "tempfile.TemporaryDirectory[str]":
-    """Where the session keeps its sockets, so that it goes with the session if nobody removes it."""
+    """Where the session keeps its sockets, so that it goes with the session if nobody removes it; or
+    elsewhere, if the address of a socket there would be too long for the kernel."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    return tempfile.TemporaryDirectory(
-        prefix="guiagent-guest-", dir=runtime if os.access(runtime, os.W_OK) else None
-    )
+    fits = len(os.fsencode(runtime)) <= _LONGEST_RUNTIME_DIR and os.access(runtime, os.W_OK)
+    return tempfile.TemporaryDirectory(prefix="guiagent-guest-", dir=runtime if fits else None)
 
 
 @contextlib.contextmanager

@@ -14,8 +14,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import xxhash
-
 from devices.drivers.android import actions, files
 from devices.drivers.android.actions import Command, UnsupportedAction
 from devices.drivers.android.adb import AdbError, AdbServer, ShellResult, Streams, lost
@@ -318,15 +316,10 @@ class AndroidDevice:
         note: str | None,
         output: str | None,
     ) -> Observation:
-        digest = xxhash.xxh3_128_hexdigest(frame) if frame else ""
-        unchanged = bool(digest) and digest == spec.have
-        return Observation(
-            width=self._screen.width,
-            height=self._screen.height,
-            hash=digest,
-            media_type=f"image/{spec.frame}" if frame else "",
-            frame=b"" if unchanged else frame,
-            unchanged=unchanged,
+        return Observation.of(
+            (self._screen.width, self._screen.height),
+            frame,
+            spec,
             tree=nodes,
             action_error=note,
             output=output,

@@ -256,15 +256,10 @@ class BrowserDevice:
                 nodes = self._tabs.nodes((await targets)["targetInfos"]) + value(await tree)
         except SessionEnded:  # the tab closed itself just now
             return await self._observe(spec)
-        digest = xxhash.xxh3_128_hexdigest(frame) if frame else ""
-        unchanged = bool(digest) and digest == spec.have
-        return Observation(
-            width=self._view.width,
-            height=self._view.height,
-            hash=digest,
-            media_type=f"image/{spec.frame}" if frame else "",
-            frame=b"" if unchanged else frame,
-            unchanged=unchanged,
+        return Observation.of(
+            (self._view.width, self._view.height),
+            frame,
+            spec,
             url=at.get("url"),
             title=at.get("title"),
             tree=nodes,

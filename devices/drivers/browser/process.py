@@ -8,19 +8,17 @@ makes sure; `sweep` ends what a killed owner left behind.
 import asyncio
 import contextlib
 import os
-import re
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from devices.drivers import owned
 from guiagent.errors import Fault, FaultError, InfrastructureError
 
-_PREFIX = "guiagent-browser-"
-_FOLDER = re.compile(_PREFIX + r"(?P<pid>\d+)-(?P<start_time>\d+)-\w+")
+_KIND = "browser"
 _HEADLESS_SHELLS = ("chromium-headless-shell", "chrome-headless-shell", "headless_shell")
 _FULL_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = (
@@ -124,7 +122,7 @@ class Process:
         profile: Path | None = None,
     ) -> "Process":
         """With a throwaway profile, or with the folder `profile`, which stays."""
-        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-{_start_time(os.getpid())}-"))
+        folder = owned.create_folder(_KIND)
         (folder / "files").mkdir()
         if profile is not None:  # a link, so that the command line says whose browser it is
             (folder / "profile").symlink_to(profile, target_is_directory=True)
@@ -170,7 +168,8 @@ class Process:
         self.writer.close()  # Chromium leaves when its pipe closes
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), grace_s)
-        _kill_group(self.pid)  # also when the leader left: on Debian it is a shell script around the browser
+        # Also when the leader left: on Debian it is a shell script around the browser.
+        owned.kill_group(self.pid)
         await self._process.wait()
         await asyncio.to_thread(self._clean_up, grace_s)
 
@@ -192,10 +191,8 @@ def sweep() -> int:
             if entry.name.isdigit() and _is_orphan((entry / "cmdline").read_bytes(), place):
                 groups.add(os.getpgid(int(entry.name)))
     for group in groups:
-        _kill_group(group)
-    for folder in place.glob(f"{_PREFIX}*"):
-        if _owner_gone(folder.name):
-            shutil.rmtree(folder, ignore_errors=True)
+        owned.kill_group(group)
+    owned.remove_orphaned(_KIND)
     return len(groups)
 
 
@@ -208,21 +205,7 @@ def _is_orphan(cmdline: bytes, place: Path) -> bool:
         for argument in arguments
         if argument.startswith(option)
     ]
-    return "--remote-debugging-pipe" in arguments and any(map(_owner_gone, folders))
-
-
-def _owner_gone(folder_name: str) -> bool:
-    match = _FOLDER.fullmatch(folder_name)
-    return match is not None and _start_time(int(match["pid"])) != match["start_time"]
-
-
-def _start_time(pid: int) -> str:
-    """When the process started, in clock ticks since boot; "" when it is gone. Tells reused pids apart."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
+    return "--remote-debugging-pipe" in arguments and any(owned.is_orphaned(_KIND, one) for one in folders)
 
 
 def _living(group: int) -> bool:
@@ -233,8 +216,3 @@ def _living(group: int) -> bool:
             if int(its_group) == group and state != "Z":
                 return True
     return False
-
-
-def _kill_group(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)

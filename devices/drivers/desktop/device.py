@@ -170,14 +170,11 @@ class DesktopDevice:
                 take = partial(capture.take, moment, cursor, spec.frame, spec.quality)
                 taken = await asyncio.to_thread(take)
             frame, digest = taken
-        unchanged = bool(digest) and digest == spec.have
-        return Observation(
-            width=self._config.width,
-            height=self._config.height,
-            hash=digest,
-            media_type=f"image/{spec.frame}" if frame else "",
-            frame=b"" if unchanged else frame,
-            unchanged=unchanged,
+        return Observation.of(
+            (self._config.width, self._config.height),
+            frame,
+            spec,
+            digest,
             title=await display.title() if spec.page else None,
             tree=await self.session.guest.tree() if spec.tree else None,
             action_error=self._note,

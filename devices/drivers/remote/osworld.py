@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import xxhash
 from PIL import Image
 
 from devices.drivers.remote.pyautogui import Unsupported, script
@@ -162,14 +161,10 @@ class OSWorldDevice:
         self, spec: ObserveSpec, png: bytes, error: str | None, output: str | None
     ) -> Observation:
         frame = b"" if spec.frame == "none" else _encoded(png, spec.frame, spec.quality)
-        digest = xxhash.xxh3_128_hexdigest(frame) if frame else ""
-        unchanged = bool(digest) and digest == spec.have
-        return Observation(
-            *self._size,
-            hash=digest,
-            media_type=f"image/{spec.frame}" if frame else "",
-            frame=b"" if unchanged else frame,
-            unchanged=unchanged,
+        return Observation.of(
+            self._size,
+            frame,
+            spec,
             tree=await self._tree() if spec.tree else None,
             action_error=error,
             output=output,

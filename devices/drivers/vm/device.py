@@ -214,23 +214,12 @@ class VmDevice:
     async def _observe(self, spec: ObserveSpec) -> Observation:
         tree = await self._vm.guest.tree() if spec.tree else None
         machine = self._gold.machine
-        if spec.frame == "none":
-            return Observation(
-                machine.width, machine.height, tree=tree, action_error=self._note, output=self._output
-            )
-        frame = await self._camera.frame(spec)
-        unchanged = frame.hash == spec.have
-        return Observation(
-            width=frame.width,
-            height=frame.height,
-            hash=frame.hash,
-            media_type=frame.media_type,
-            frame=b"" if unchanged else frame.data,
-            unchanged=unchanged,
-            tree=tree,
-            action_error=self._note,
-            output=self._output,
-        )
+        size, picture, digest = (machine.width, machine.height), b"", ""
+        if spec.frame != "none":
+            frame = await self._camera.frame(spec)
+            size, picture, digest = (frame.width, frame.height), frame.data, frame.hash
+        said = {"action_error": self._note, "output": self._output}
+        return Observation.of(size, picture, spec, digest, tree=tree, **said)
 
     async def _perform(self, action: Action) -> None:
         match action:

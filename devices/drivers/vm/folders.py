@@ -2,21 +2,21 @@
 
 import contextlib
 import os
-import re
-import shutil
 import signal
 import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-PREFIX = "guiagent-vm-"
+from devices.drivers import owned
+
+_KIND = "vm"
+PREFIX = owned.prefix(_KIND)
 _MEMORY = Path("/dev/shm")
-_NAME = re.compile(PREFIX + r"(?P<pid>\d+)-(?P<start_time>\d+)-\w+")
 
 
 def create() -> Path:
     """A new private folder for one VM: its disk overlay and its socket."""
-    return _create(None)
+    return owned.create_folder(_KIND)
 
 
 def create_in_memory(needed_mb: int) -> Path:
@@ -27,16 +27,13 @@ def create_in_memory(needed_mb: int) -> Path:
     try:
         room = os.statvfs(_MEMORY)
     except OSError:
-        return _create(None)
-    return _create(_MEMORY if room.f_bavail * room.f_frsize > 2 * needed_mb << 20 else None)
-
-
-def _create(parent: Path | None) -> Path:
-    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-{_start_time(os.getpid())}-", dir=parent))
+        return owned.create_folder(_KIND)
+    fits = room.f_bavail * room.f_frsize > 2 * needed_mb << 20
+    return owned.create_folder(_KIND, _MEMORY if fits else None)
 
 
 def remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    owned.remove_folder(folder)
 
 
 def sweep() -> int:
@@ -48,9 +45,7 @@ def sweep() -> int:
                 os.killpg(os.getpgid(int(entry.name)), signal.SIGKILL)
                 ended += 1
     for parent in (Path(tempfile.gettempdir()), _MEMORY):
-        for folder in parent.glob(f"{PREFIX}*"):
-            if _owner_gone(folder.name):
-                remove(folder)
+        owned.remove_orphaned(_KIND, parent)
     return ended
 
 
@@ -58,18 +53,4 @@ def _is_orphan(cmdline: bytes) -> bool:
     """True for the command line of a QEMU whose name, `-name FOLDER`, is that of a dead owner's folder."""
     arguments = [os.fsdecode(argument) for argument in cmdline.split(b"\0")]
     named = dict(pairwise(arguments)).get("-name", "")
-    return "qemu" in arguments[0] and _owner_gone(named)
-
-
-def _owner_gone(name: str) -> bool:
-    match = _NAME.fullmatch(name)
-    return match is not None and _start_time(int(match["pid"])) != match["start_time"]
-
-
-def _start_time(pid: int) -> str:
-    """When the process started, in clock ticks since boot; "" when it is gone. Tells reused pids apart."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
+    return "qemu" in arguments[0] and owned.is_orphaned(_KIND, named)
