@@ -89,12 +89,12 @@ class AdbServer:
 
     async def revive(self) -> None:
         """Start the server if it does not run, and wait until it answers."""
-        with self._lock:
-            if not self._given:
-                self._spawn()
         try:
             async with asyncio.timeout(_START_S):
                 while True:
+                    with self._lock:  # each time: one that is just dying still looks alive
+                        if not self._given:
+                            self._spawn()
                     try:
                         await self.query("host:version")
                         return
