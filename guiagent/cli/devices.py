@@ -23,6 +23,7 @@ from guiagent.wire import Endpoint, LeaseInfo, LeaseRequest
 
 T = TypeVar("T")
 
+_WIDE = 240  # columns, where a program reads along
 _NO_FRAME = ObserveSpec(frame="none")
 _FORMATS: dict[str, Literal["png", "jpeg"]] = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg"}
 
@@ -44,8 +45,9 @@ def ps(pool: str | None, as_json: bool) -> None:
         print(msgspec.json.format(msgspec.json.encode(farm)).decode())
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("device", "state", "holder", "screen", "steps/s", "steps", "faults", "why"):
-        table.add_column(column)
+    for column in ("device", "state", "holder", "screen", "steps/s", "steps", "faults"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("why", no_wrap=True, overflow="ellipsis")
     for one in farm.devices:
         holder = ": ".join(filter(None, (one.tenant, one.label)))
         screen = f"{one.width}x{one.height}" if one.width else ""
@@ -53,6 +55,8 @@ def ps(pool: str | None, as_json: bool) -> None:
         rate = f"{one.fps:.1f}" if one.fps else ""
         table.add_row(one.id, state, holder, screen, rate, str(one.steps), str(one.faults), one.reason)
     console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = _WIDE
     console.print(table)
     for waiting in farm.waiting:
         about = "" if waiting.eta_s is None else f", about {waiting.eta_s:.0f} s more"

@@ -127,8 +127,9 @@ class Process:
         if profile is not None:  # a link, so that the command line says whose browser it is
             (folder / "profile").symlink_to(profile, target_is_directory=True)
         arguments = [*_FLAGS, *flags, f"--window-size={width},{height}", f"--user-data-dir={folder}/profile"]
-        if os.geteuid() == 0:
-            arguments.append("--no-sandbox")  # Chromium's sandbox refuses to run as root
+        # Chromium refuses to be sandboxed as root, and cannot be in most containers, whose images say so.
+        if os.geteuid() == 0 or os.environ.get("GUIAGENT_NO_SANDBOX"):
+            arguments.append("--no-sandbox")
         if not executable.headless_shell:
             arguments.append("--headless=new")
         try:
