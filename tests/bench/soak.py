@@ -1,8 +1,9 @@
 """`python -m tests.bench.soak [--minutes 10] [KIND=COUNT ...]`: a farm under lease churn, watched for leaks.
 
 Every worker takes a device, resets it, clicks and types, now and then plants a file, and gives it back. Each
-ten seconds a line with processes, open files, memory (PSS) and episodes; at the end what is left over once
-the farm has stopped. Exits with 1 where something leaked or memory grew by over 1 % in ten minutes.
+ten seconds a line with processes, open files, private memory (of all, and of the pool's own process) and
+episodes; at the end what is left over once the farm has stopped. Exits with 1 where something leaked or
+memory grew by over 1 % in ten minutes.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from guiagent.actions import Click, Type
-from guiagent.cli.memory import descendants, pss_kb
+from guiagent.cli.memory import descendants
 from guiagent.client import FarmClient
 from guiagent.embedded import private_pool
 from guiagent.errors import FaultError
@@ -36,7 +37,8 @@ class Sample(NamedTuple):
     at: float
     processes: int
     files: int
-    pss_mb: float
+    private_mb: float  # not shared with anything: what else runs here does not change it
+    pool_mb: float  # of that, the pool's process
 
 
 class Left(NamedTuple):
@@ -108,15 +110,15 @@ async def _work(farm: FarmClient, kind: str, seed: int, ends: float, counts: dic
 
 async def _watch(pid: int, ends: float, counts: dict[str, int]) -> list[Sample]:
     samples = []
-    print(" seconds processes  files   PSS MB episodes faults  load")
+    print(" seconds processes  files  private MB  pool MB episodes faults  load")
     began = time.monotonic()
     while time.monotonic() < ends:
         await asyncio.sleep(_EVERY_S)
         sample = await asyncio.to_thread(_sample, pid, time.monotonic() - began)
         samples.append(sample)
         print(
-            f"{sample.at:8.0f} {sample.processes:9} {sample.files:6} {sample.pss_mb:8.1f}"
-            f" {counts['episodes']:8} {counts['faults']:6} {os.getloadavg()[0]:5.1f}",
+            f"{sample.at:8.0f} {sample.processes:9} {sample.files:6} {sample.private_mb:11.1f}"
+            f" {sample.pool_mb:8.1f} {counts['episodes']:8} {counts['faults']:6} {os.getloadavg()[0]:5.1f}",
             flush=True,
         )
     return samples
@@ -124,7 +126,15 @@ async def _watch(pid: int, ends: float, counts: dict[str, int]) -> list[Sample]:
 
 def _sample(pid: int, at: float) -> Sample:
     processes = descendants(pid)
-    return Sample(at, len(processes), _open_files(pid), sum(map(pss_kb, processes)) / 1000)
+    private = {one: _private_kb(one) / 1000 for one in processes}
+    return Sample(at, len(processes), _open_files(pid), sum(private.values()), private[pid])
+
+
+def _private_kb(pid: int) -> int:
+    with contextlib.suppress(OSError):  # it ended meanwhile
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
+    return 0
 
 
 def _open_files(pid: int) -> int:
@@ -159,9 +169,9 @@ def growth_in_ten_minutes(samples: Sequence[Sample]) -> float:
     if len(steady) < 3:
         return 0.0
     mean_at = sum(sample.at for sample in steady) / len(steady)
-    mean_mb = sum(sample.pss_mb for sample in steady) / len(steady)
+    mean_mb = sum(sample.private_mb for sample in steady) / len(steady)
     spread = sum((sample.at - mean_at) ** 2 for sample in steady)
-    slope = sum((sample.at - mean_at) * (sample.pss_mb - mean_mb) for sample in steady) / spread
+    slope = sum((sample.at - mean_at) * (sample.private_mb - mean_mb) for sample in steady) / spread
     return slope * 600 / mean_mb
 
 

@@ -13,7 +13,7 @@ import xxhash
 from PIL import Image
 
 from devices.drivers.desktop.display import Cursor
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import Fault, FaultError, InfrastructureError
 from guiagent.types import FrameFormat
 
 _HEADER = struct.Struct(">25I")
@@ -26,7 +26,12 @@ class Capture:
 
     def __init__(self, path: Path, width: int, height: int) -> None:
         self.width, self.height = width, height
-        self._file = os.open(path, os.O_RDONLY)
+        try:
+            self._file = os.open(path, os.O_RDONLY)
+        except PermissionError as error:
+            raise InfrastructureError(
+                "the screen of a sandboxed desktop cannot be read from outside: in a container, add CAP_SYS_PTRACE"
+            ) from error
         header = _HEADER.unpack(os.pread(self._file, _HEADER.size, 0))
         size, version, bits, stride, colours = header[0], header[1], header[11], header[12], header[19]
         if (version, bits, stride, header[4], header[5]) != (7, 32, 4 * width, width, height):

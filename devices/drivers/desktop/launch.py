@@ -174,7 +174,9 @@ def main() -> None:
     for source, place, read_only in plan["binds"]:
         _bind(source, place, read_only)
     if as_root:
-        resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, _PROCESSES))  # counted by user id
+        _, ceiling = resource.getrlimit(resource.RLIMIT_NPROC)
+        most = _PROCESSES if ceiling == resource.RLIM_INFINITY else min(_PROCESSES, ceiling)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))  # counted by user id
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
