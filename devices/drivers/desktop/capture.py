@@ -30,7 +30,7 @@ class Capture:
             self._file = os.open(path, os.O_RDONLY)
         except PermissionError as error:
             raise InfrastructureError(
-                "the screen of a sandboxed desktop cannot be read from outside: in a container, add CAP_SYS_PTRACE"
+                "a sandboxed desktop's screen cannot be read from outside: in a container, add CAP_SYS_PTRACE"
             ) from error
         header = _HEADER.unpack(os.pread(self._file, _HEADER.size, 0))
         size, version, bits, stride, colours = header[0], header[1], header[11], header[12], header[19]
