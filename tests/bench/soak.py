@@ -3,12 +3,13 @@
 Every worker takes a device, resets it, clicks and types, now and then plants a file, and gives it back. Each
 ten seconds a line with processes, open files, private memory (of all, and of the pool's own process) and
 episodes; at the end what is left over once the farm has stopped. Exits with 1 where something leaked or
-memory grew by over 1 % in ten minutes.
+memory grew by over 1 % in ten minutes, beyond what the samples scatter.
 """
 
 import argparse
 import asyncio
 import contextlib
+import math
 import os
 import random
 import sys
@@ -59,8 +60,9 @@ def main() -> int:
     before = _left()
     samples, episodes, steps, faults = asyncio.run(_soak(options.devices, options.minutes * 60))
     after = _left()
-    growth = growth_in_ten_minutes(samples)
-    print(f"{episodes} episodes, {steps} steps, {faults} faults; memory {growth:+.2%} in ten minutes")
+    growth, error = growth_in_ten_minutes(samples)
+    print(f"{episodes} episodes, {steps} steps, {faults} faults", end="; ")
+    print(f"memory {growth:+.1%} ± {error:.1%} in ten minutes")
     leaks = [
         *(f"left in the temporary folder: {name}" for name in sorted(after.temporary - before.temporary)),
         *(f"still listening: {port}" for port in sorted(after.listening - before.listening)),
@@ -68,7 +70,7 @@ def main() -> int:
         *(f"process {pid} is left" for pid in descendants(os.getpid())[1:]),
     ]
     print("\n".join(leaks) or "nothing is left: no process, port, mount or file")
-    return 1 if leaks or growth > _MAX_GROWTH else 0
+    return 1 if leaks or growth - error > _MAX_GROWTH else 0
 
 
 async def _soak(devices: Sequence[str], seconds: float) -> tuple[list[Sample], int, int, int]:
@@ -163,16 +165,19 @@ def _listening() -> set[str]:
     return found
 
 
-def growth_in_ten_minutes(samples: Sequence[Sample]) -> float:
-    """Slope of memory over time by least squares after warm-up, as a share of the mean, for 600 s."""
+def growth_in_ten_minutes(samples: Sequence[Sample]) -> tuple[float, float]:
+    """Slope of memory over time by least squares after warm-up, as a share of the mean for 600 s; and twice its
+    standard error, for devices that are being reset make the samples scatter."""
     steady = samples[int(len(samples) * _WARM_UP) :]
     if len(steady) < 3:
-        return 0.0
+        return 0.0, math.inf
     mean_at = sum(sample.at for sample in steady) / len(steady)
     mean_mb = sum(sample.private_mb for sample in steady) / len(steady)
     spread = sum((sample.at - mean_at) ** 2 for sample in steady)
     slope = sum((sample.at - mean_at) * (sample.private_mb - mean_mb) for sample in steady) / spread
-    return slope * 600 / mean_mb
+    off = sum((sample.private_mb - mean_mb - slope * (sample.at - mean_at)) ** 2 for sample in steady)
+    error = math.sqrt(off / (len(steady) - 2) / spread)
+    return slope * 600 / mean_mb, 2 * error * 600 / mean_mb
 
 
 if __name__ == "__main__":
