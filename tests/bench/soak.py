@@ -166,8 +166,8 @@ def _listening() -> set[str]:
 
 
 def growth_in_ten_minutes(samples: Sequence[Sample]) -> tuple[float, float]:
-    """Slope of memory over time by least squares after warm-up, as a share of the mean for 600 s; and twice its
-    standard error, for devices that are being reset make the samples scatter."""
+    """Slope of memory over time by least squares after warm-up, as a share of the mean for 600 s, and twice
+    its standard error: devices that are being reset make the samples scatter."""
     steady = samples[int(len(samples) * _WARM_UP) :]
     if len(steady) < 3:
         return 0.0, math.inf
