@@ -18,6 +18,7 @@ from devices.config import DeviceConfig
 from devices.drivers import DRIVERS, Driver
 from devices.host import DeviceHost
 from devices.leases import Lease
+from devices.seats import LogLine
 from guiagent.actions import ACTIONS
 from guiagent.errors import Fault, FaultError, GuiAgentError, InfrastructureError, UsageError
 from guiagent.protocols import Clock
@@ -55,6 +56,7 @@ class Agent:
         self._clock = clock
         self._session = secrets.token_hex(8)
         self._jobs: set[asyncio.Task[None]] = set()
+        self._told: dict[str, LogLine] = {}  # the last line of each device's log that a pool was told
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -213,17 +215,17 @@ class Agent:
     async def _report(self, socket: ClientConnection) -> None:
         """Tell the pool what changed on the screens, and what was done, twice a second."""
         shown: dict[str, str] = {}
-        told: dict[str, int] = {}
         for turn in itertools.count():
             if turn % round(rpc.ALIVE_S / _REPORT_S) == 0:
                 await socket.send(rpc.encode(rpc.Alive()))
             for device, seat in self._host.seats.items():
-                lines = list(seat.log)
-                new = lines[told.get(device, 0) :] if len(lines) > told.get(device, 0) else []
-                frame = seat.frame
+                lines, frame = list(seat.log), seat.frame
+                new = _after(self._told.get(device), lines)
                 if not new and shown.get(device, "") == frame.hash:
                     continue
-                told[device], shown[device] = len(lines), frame.hash
+                shown[device] = frame.hash
+                if new:
+                    self._told[device] = new[-1]
                 await socket.send(rpc.encode(rpc.Seen(device, frame.data, frame.media_type, frame.hash, new)))
             await asyncio.sleep(_REPORT_S)
 
@@ -238,6 +240,14 @@ async def _forward(streams: dict[int, asyncio.StreamWriter], stream: int, data: 
     with contextlib.suppress(OSError):  # the device hung up; the other direction says so
         writer.write(data)
         await writer.drain()
+
+
+def _after(last: LogLine | None, lines: Sequence[LogLine]) -> list[LogLine]:
+    """The lines that came after `last`: all, where the log has moved on past it."""
+    for index in range(len(lines) - 1, -1, -1):
+        if lines[index] is last:
+            return list(lines[index + 1 :])
+    return list(lines)
 
 
 def _lease(bearer: rpc.Bearer) -> Lease:

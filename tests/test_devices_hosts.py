@@ -177,6 +177,24 @@ async def test_every_verb_reaches_a_joined_host(farm: Running) -> None:
             writer.close()
 
 
+async def test_what_is_done_on_a_far_device_is_in_its_log_once(farm: Running) -> None:
+    port = int(farm.endpoint.url.rpartition(":")[2])
+    async with Line(port) as line, client_of(farm) as client, host(line.url, "far", 1):
+        await ready(client, 1)
+        device = await client.lease("sim")
+        for number in range(260):  # more than a log holds
+            await device.act([Click(x=10, y=100 + number % 7)], NOTHING)
+        line.cut()
+        line.mend()
+        await device.act([Click(x=11, y=111)], NOTHING)
+        give_up = time.monotonic() + 10.0
+        while "click x=11 y=111" not in (log := await client.logs("far.sim-0")):
+            assert time.monotonic() < give_up
+            await asyncio.sleep(0.1)
+        assert log.count("click x=11 y=111") == 1
+        assert 100 < log.count("click x=10") < 260
+
+
 async def test_a_brief_cut_is_waited_out_and_nothing_is_done_twice(farm: Running) -> None:
     port = int(farm.endpoint.url.rpartition(":")[2])
     async with Line(port) as line, client_of(farm) as client, host(line.url, "far", 1):
