@@ -378,7 +378,7 @@ def test_pyautogui_of_executed_programs_is_there(clean: httpx.Client, desktop: S
     open_editor(clean, desktop.home / "auto.txt")
     code = f"""
 import pyautogui as p, time
-p.PAUSE = 0
+p.PAUSE = 0.05  # what a middle click pastes arrives when its owner gets round to it
 p.moveTo(100, 100, 0.15, p.easeInOutQuad); assert p.position() == (100, 100), p.position()
 p.moveRel(-20, 5); assert p.position() == (80, 105)
 assert p.size() == ({WIDTH}, {HEIGHT}) and p.onScreen(1, 1) and not p.onScreen({WIDTH}, 1)
