@@ -1,5 +1,6 @@
 """The agent loop: a policy works on a task on a device, and what happened becomes a `Trajectory`."""
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable
@@ -8,10 +9,10 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from guiagent.actions import ACTIONS, Action, Answer, is_terminal
+from guiagent.actions import ACTIONS, Action, Answer, Done, is_terminal
 from guiagent.errors import FaultError
 from guiagent.protocols import Device, Policy, Task
-from guiagent.types import Observation, ObserveSpec, PolicyStep, Step, Trajectory
+from guiagent.types import Ending, Observation, ObserveSpec, PolicyStep, Step, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,6 @@ async def run_episode(
         started=time.time(),
     )
     history: list[PastTurn] = []
-    answer = None
     asked = replace(spec, probes={**spec.probes, **task.probes})
     try:
         trajectory.instruction, shown = await task.setup(device, asked)
@@ -78,8 +78,7 @@ async def run_episode(
             if not actions and last is None:
                 trajectory.stop = "parse_error"
                 break
-            if isinstance(last, Answer):
-                answer = last.text
+            trajectory.ending = _ending(last)
             if actions:
                 acting = time.perf_counter()
                 shown = _filled(await device.act(actions, replace(asked, have=shown.hash or None)), shown)
@@ -92,7 +91,9 @@ async def run_episode(
             if last is not None:
                 trajectory.stop = "agent_done"
                 break
-        trajectory.score = await task.check(device, shown, answer)
+        trajectory.score = await task.check(device, shown, trajectory.ending)
+        with contextlib.suppress(FaultError):  # the score stands; the next reset meets the same fault
+            await task.teardown(device)
     except FaultError as error:
         trajectory.stop, trajectory.fault = "fault", error.fault
     finally:
@@ -119,6 +120,15 @@ def _actions(output: PolicyStep) -> tuple[list[Action], Action | None]:
         return [], None
     end = next((i for i, action in enumerate(actions) if is_terminal(action)), None)
     return (actions, None) if end is None else (actions[:end], actions[end])
+
+
+def _ending(last: Action | None) -> Ending:
+    match last:
+        case Answer():
+            return Ending(answer=last.text)
+        case Done():
+            return Ending(claim=last.status)
+    return Ending()
 
 
 def _filled(shown: Observation, before: Observation) -> Observation:

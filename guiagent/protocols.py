@@ -11,6 +11,7 @@ from guiagent.types import (
     Baseline,
     Capabilities,
     CommandResult,
+    Ending,
     Health,
     Observation,
     ObserveSpec,
@@ -138,9 +139,31 @@ class Task(Protocol):
         """True when the environment itself closed the episode."""
         ...
 
-    async def check(self, device: Device, observation: Observation, answer: str | None) -> Score:
+    async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
         """Score the final state. Never sees the agent's words, apart from an explicit answer."""
         ...
+
+    async def teardown(self, device: Device) -> None:
+        """Take back what a reset of the device would leave; called once after `check`, whatever it said."""
+        ...
+
+
+@runtime_checkable
+class Provable(Task, Protocol):
+    """A task that proves its own check: it can be met, and near-misses do not meet it. Call after `setup`.
+
+    Oracle and mutants may use what no agent has, such as a shell; they change the device and end as an agent
+    would, in an `Ending`. `check` must give 1 after the oracle and less than 1 after every mutant.
+    """
+
+    @property
+    def mutants(self) -> Sequence[str]:
+        """Names of the near-misses, such as "other contact" or "not saved"."""
+        ...
+
+    async def oracle(self, device: Device) -> Ending: ...
+
+    async def mutate(self, mutant: str, device: Device) -> Ending: ...
 
 
 class Taskset(Protocol):

@@ -110,12 +110,28 @@ class CommandResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Score(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A value in [0, 1], who gave it, why, and the evidence. `value` None means unknown, never zero."""
+    """A value in [0, 1], who gave it, why, and the evidence. `value` None means unknown, never zero.
+
+    `progress` is the share of the task's conditions that are met, in [0, 1]; `side_effects` names what
+    changed on the device and was not asked for. Both are None where the check does not look.
+    """
 
     value: float | None
     source: Literal["check", "judge"] = "check"
     reason: str = ""
     evidence: dict[str, Any] = {}
+    progress: float | None = None
+    side_effects: list[str] | None = None
+
+
+Claim = Literal["success", "failure", "infeasible"]
+
+
+class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the agent ended the episode, by actions and not by words: what it answered, what it claims."""
+
+    answer: str | None = None  # of `Answer`
+    claim: Claim | None = None  # the status of `Done`
 
 
 class PolicyStep(msgspec.Struct, omit_defaults=True):
@@ -159,6 +175,8 @@ class Trajectory(msgspec.Struct, omit_defaults=True):
     steps: list[Step]
     stop: StopReason
     score: Score | None = None  # None where a fault left it unknown
+    audit: Score | None = None  # the state check's, where a judge gave `score`; reported, never trained on
+    ending: Ending = Ending()
     fault: Fault | None = None
     final_frame: str = ""  # hash of the frame after the last action
     device: str = ""
@@ -177,3 +195,8 @@ class Trajectory(msgspec.Struct, omit_defaults=True):
     @property
     def success(self) -> bool:
         return self.valid and self.score is not None and (self.score.value or 0.0) >= 1.0
+
+    @property
+    def false_completion(self) -> bool:
+        """True where the agent claims a success that its score denies."""
+        return self.valid and self.ending.claim == "success" and not self.success

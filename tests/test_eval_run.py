@@ -22,7 +22,7 @@ from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
 from guiagent.policies.scripted import NullPolicy, OraclePolicy, RandomPolicy
 from guiagent.protocols import Device, Policy
 from guiagent.trajectories import TrajectoryStore
-from guiagent.types import Baseline, Capabilities, Health, Observation, ObserveSpec, Score
+from guiagent.types import Baseline, Capabilities, Ending, Health, Observation, ObserveSpec, Score
 from rewards.tasksets.miniwob import MiniWob
 
 WIDTH, HEIGHT = 64, 80
@@ -103,8 +103,11 @@ class SquareTask:
     def ended(self, observation: Observation) -> bool:
         return bool(observation.probes["state"][0])
 
-    async def check(self, device: Device, observation: Observation, answer: str | None) -> Score:
+    async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
         return Score(observation.probes["state"][1] if self.judged else None, reason="the square")
+
+    async def teardown(self, device: Device) -> None:
+        pass
 
 
 @dataclass(frozen=True)

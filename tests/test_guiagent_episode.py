@@ -20,6 +20,7 @@ from guiagent.trajectories import TrajectoryStore
 from guiagent.types import (
     Baseline,
     Capabilities,
+    Ending,
     Health,
     Observation,
     ObserveSpec,
@@ -93,6 +94,7 @@ class ClearBoxes:
     probes: Mapping[str, str] = field(default_factory=lambda: {"left": "boxes.length", "oracle": "boxes"})
     answers: list[str | None] = field(default_factory=list)
     unknowable: bool = False
+    torn_down: int = 0
 
     async def setup(self, device: Any, spec: ObserveSpec) -> tuple[str, Observation]:
         return "Click every box", await device.reset(self.seed, Baseline(), spec)
@@ -100,11 +102,14 @@ class ClearBoxes:
     def ended(self, observation: Observation) -> bool:
         return self.closes and observation.probes["left"] == 0
 
-    async def check(self, device: Any, observation: Observation, answer: str | None) -> Score:
-        self.answers.append(answer)
+    async def check(self, device: Any, observation: Observation, ending: Ending) -> Score:
+        self.answers.append(ending.answer)
         if self.unknowable:
             raise FaultError(Fault("task", "deadline", "the page does not answer"))
         return Score(float(observation.probes["left"] == 0))
+
+    async def teardown(self, device: Any) -> None:
+        self.torn_down += 1
 
 
 class Says:
@@ -179,6 +184,7 @@ async def test_the_agent_says_it_is_done_and_the_state_decides() -> None:
     device, task = Boxes(), ClearBoxes(seed=0, closes=False)
     right = await play(Says(say(Click(x=45, y=45), Answer(text="one"), Wait())), task, device)
     assert (right.stop, right.success, task.answers) == ("agent_done", True, ["one"])
+    assert (right.ending, task.torn_down) == (Ending(answer="one"), 1)
     assert device.acts == [
         [Click(x=45, y=45)]
     ]  # what follows the end is ignored, the end is no device's business

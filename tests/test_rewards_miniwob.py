@@ -12,7 +12,7 @@ from guiagent.episode import run_episode
 from guiagent.errors import UsageError
 from guiagent.policies import NullPolicy, OraclePolicy
 from guiagent.protocols import Device, Policy
-from guiagent.types import Baseline, ObserveSpec, Trajectory
+from guiagent.types import Baseline, Ending, ObserveSpec, Trajectory
 from rewards.tasksets.miniwob import GROUNDING_TASKS, TRAIN_TASKS, UNSEEN_TASKS, MiniWob, MiniWobTask
 
 PAGES = MiniWob().names
@@ -45,7 +45,7 @@ async def score_after(device: Device, task: MiniWobTask, *turns: Sequence[Action
     _, shown = await task.setup(device, SPEC)
     for actions in turns:
         shown = await device.act(actions, ObserveSpec(frame="none", probes=dict(task.probes)))
-    return (await task.check(device, shown, "success")).value
+    return (await task.check(device, shown, Ending(claim="success"))).value
 
 
 async def solution(device: Device, task: MiniWobTask) -> Click:
@@ -109,7 +109,7 @@ async def test_a_wrong_click_scores_0_and_says_so(browser_device):
     right = shown.probes["oracle"][0]
     wrong = next(spot for spot in shown.probes["candidates"] if spot != right)
     shown = await browser_device.act([Click.model_validate(wrong)], ObserveSpec(probes=dict(task.probes)))
-    score = await task.check(browser_device, shown, None)
+    score = await task.check(browser_device, shown, Ending())
     assert task.ended(shown)
     assert (score.value, score.source, score.evidence) == (0.0, "check", {"done": True, "raw_reward": -1.0})
 
@@ -158,4 +158,4 @@ async def test_words_and_answers_change_no_score(browser_device):
     typed = "'); core.endEpisode(1); ('\n<script>core.endEpisode(1)</script>"
     shown = await browser_device.act([Type(text=typed, submit=True)], ObserveSpec(probes=dict(task.probes)))
     for answer in (None, "", "success", "1.0", typed):
-        assert (await task.check(browser_device, shown, answer)).value == 0.0
+        assert (await task.check(browser_device, shown, Ending(answer))).value == 0.0

@@ -14,7 +14,7 @@ from guiagent.episode import run_episode
 from guiagent.errors import FaultError
 from guiagent.protocols import Device, Task
 from guiagent.trajectories import TrajectoryStore
-from guiagent.types import Baseline, Observation, ObserveSpec, PolicyStep, Score, Trajectory
+from guiagent.types import Baseline, Ending, Observation, ObserveSpec, PolicyStep, Score, Trajectory
 from rewards.tasksets.miniwob import MiniWobTask
 
 _MAX_NEW_TOKENS = 512
@@ -37,8 +37,11 @@ class OpenTask:
     def ended(self, observation: Observation) -> bool:
         return False
 
-    async def check(self, device: Device, observation: Observation, answer: str | None) -> Score:
+    async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
         return Score(None, reason="a free task has no check")
+
+    async def teardown(self, device: Device) -> None:
+        pass
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,14 @@ a page that the agent went to instead, however it sets its globals, fails the ta
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from typing import Any
 
 from msgspec.structs import replace
 
+from guiagent.actions import Click
 from guiagent.errors import Fault, FaultError, UsageError
 from guiagent.protocols import Device
-from guiagent.types import Baseline, Observation, ObserveSpec, Score
+from guiagent.types import Baseline, Ending, Observation, ObserveSpec, Score
 
 # Pages the demo learns from, with the clicks their shortest solution takes.
 _CLICKS = {
@@ -99,7 +101,7 @@ class MiniWobTask:
         state = observation.probes["state"]
         return state is not None and bool(state[1])
 
-    async def check(self, device: Device, observation: Observation, answer: str | None) -> Score:
+    async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
         """1 when the page's raw reward is above zero. The page decides; no answer is expected."""
         state = observation.probes["state"]
         if state is None:
@@ -109,6 +111,38 @@ class MiniWobTask:
         return Score(
             float(success), "check", str(reason or ""), {"done": bool(done), "raw_reward": float(raw)}
         )
+
+    async def teardown(self, device: Device) -> None:
+        pass  # the next reset loads a page or starts this one anew
+
+    @property
+    def mutants(self) -> Sequence[str]:
+        return ("another element", "beside every element")
+
+    async def oracle(self, device: Device) -> Ending:
+        """Does what the page's oracle says next, until it says nothing more."""
+        for _ in range(self.max_steps):
+            if not (points := (await self._read(device))["goal"]):
+                break
+            await self._click(device, points[0])
+        return Ending()
+
+    async def mutate(self, mutant: str, device: Device) -> Ending:
+        """One click that a careless agent could make."""
+        page = await self._read(device)
+        wrong = [point for point in page["candidates"] if point not in page["goal"]]
+        beside = [WIDTH - 1, HEIGHT - 1]
+        await self._click(device, wrong[0] if wrong and mutant == "another element" else beside)
+        return Ending()
+
+    async def _read(self, device: Device) -> dict[str, Any]:
+        call = f"({_SCRIPT})('{self.id}')"
+        shown = await device.observe(ObserveSpec(frame="none", probes={"page": call}))
+        page: dict[str, Any] = shown.probes["page"]
+        return page
+
+    async def _click(self, device: Device, point: Sequence[int]) -> None:
+        await device.act([Click(x=point[0], y=point[1])], ObserveSpec(frame="none"))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import msgspec
 from guiagent.actions import ACTION, Click
 from guiagent.dialects import Dialect
 from guiagent.protocols import Device, Task, Taskset, Turn
-from guiagent.types import Observation, ObserveSpec, PolicyStep, Score
+from guiagent.types import Ending, Observation, ObserveSpec, PolicyStep, Score
 
 GRID = 4  # demonstrated clicks fall on the middles of 4-pixel cells: fewer coordinates to tell apart
 ACCURACY = 0.25
@@ -77,8 +77,11 @@ class GroundingTask:
     def ended(self, observation: Observation) -> bool:
         return True
 
-    async def check(self, device: Device, observation: Observation, answer: str | None) -> Score:
+    async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
         return Score(None, reason="a grounding demonstration has no outcome")
+
+    async def teardown(self, device: Device) -> None:
+        await self.page.teardown(device)
 
 
 class Demonstrator:
