@@ -1,8 +1,8 @@
 """What a judge is shown of an episode: the instruction and the screens, never the agent's own words.
 
 Where an action touched the screen is a mark on the screen it was aimed at. A mark is what the device carried
-out, as a mouse pointer in a screenshot is, and not what the agent said; text that the agent typed is seen only
-as far as the screen shows it.
+out, as a mouse pointer in a screenshot is, and not what the agent said; text that the agent typed is seen
+only as far as the screen shows it.
 """
 
 from collections.abc import Callable, Sequence

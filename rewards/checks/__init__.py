@@ -1,0 +1,1 @@
+"""Checks on a device's state: getters bring a part of it to the host, metrics compare it there."""
