@@ -1,0 +1,86 @@
+"""WebArena's evaluators: an answer's text, the final address, and what programs find on pages. Pure.
+
+Where this differs from the benchmark's first release, on purpose: a reference address is matched as a prefix
+of the final one, host included, and not as any part of it, so that a query string cannot hold the reference;
+an empty reference is never included.
+
+Source: "WebArena", arXiv 2307.13854; the rules are those its task files (`eval`) use.
+"""
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import regex
+
+OR = " |OR| "
+_WORD = regex.compile(r"\w+(?:[.,:'-]\w+)*|\S")
+
+
+def exact(reference: str, answer: str) -> float:
+    """1 where both are the same, up to case, outer white space and one pair of quotes."""
+    return float(_clean(answer) == _clean(reference))
+
+
+def includes(reference: str, answer: str, *, whole_word: bool = False) -> float:
+    """1 where the answer includes the reference, in any case; as a word of its own with `whole_word`."""
+    wanted, given = _clean(reference), _clean(answer)
+    if not wanted:
+        return 0.0
+    return float(wanted in _WORD.findall(given) if whole_word else wanted in given)
+
+
+def includes_all(references: Sequence[str], answer: str) -> float:
+    """1 where the answer includes every reference.
+
+    A single reference of one word has to be a word of the answer: "1" is not in "10 minutes".
+    """
+    alone = len(references) == 1 and len(_WORD.findall(references[0])) == 1
+    return float(all(includes(one, answer, whole_word=alone) for one in references))
+
+
+def address(reference: str, actual: str) -> float:
+    """1 where the final address lies at or below one of the reference's and carries its query.
+
+    `reference` is one URL or several, of which one is enough. For every key in their queries, the actual one
+    holds one of the values named.
+    """
+    wanted = [urlsplit(_clean_url(url)) for url in reference.split(OR)]
+    given = urlsplit(_clean_url(actual))
+    if not any(_is_below(given.netloc + given.path, one.netloc + one.path) for one in wanted):
+        return 0.0
+    queries: dict[str, set[str]] = {}
+    for one in wanted:
+        for key, values in parse_qs(one.query).items():
+            queries.setdefault(key, set()).update(values)
+    found = parse_qs(given.query)
+    return float(all(values & set(found.get(key, ())) for key, values in queries.items()))
+
+
+def contents(required: Mapping[str, Any], found: str) -> float:
+    """Whether the text that a program found on a page is what `required_contents` asks for.
+
+    `exact_match` is one text; `must_include` a list, each of its entries with alternatives. Raises KeyError
+    where `required` has neither.
+    """
+    text = html.unescape(found)
+    if "exact_match" in required:
+        return exact(required["exact_match"], text)
+    entries = required["must_include"]
+    return float(all(any(includes(one, text) for one in entry.split(OR)) for entry in entries))
+
+
+def _clean(text: str) -> str:
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        text = text[1:-1]
+    return text.lower()
+
+
+def _clean_url(url: str) -> str:
+    return url.strip().rstrip("/")
+
+
+def _is_below(path: str, base: str) -> bool:
+    return path == base or path.startswith(base if base.endswith("/") else base + "/")
