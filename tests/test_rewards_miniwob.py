@@ -12,7 +12,8 @@ from guiagent.episode import run_episode
 from guiagent.errors import UsageError
 from guiagent.policies import NullPolicy, OraclePolicy
 from guiagent.protocols import Device, Policy
-from guiagent.types import Baseline, Ending, ObserveSpec, Trajectory
+from guiagent.types import Baseline, Ending, Observation, ObserveSpec, Score, Trajectory
+from rewards.audit import audit
 from rewards.tasksets.miniwob import GROUNDING_TASKS, TRAIN_TASKS, UNSEEN_TASKS, MiniWob, MiniWobTask
 
 PAGES = MiniWob().names
@@ -74,6 +75,25 @@ async def test_the_oracle_scores_1_and_null_0(browser_device, page):
         assert len(solved.steps) <= taskset.task(page, seed).max_steps / 2
     idle = await play(browser_device, MiniWob().task(page, SEEDS[0]), NullPolicy())
     assert idle.score.value == 0.0 and idle.stop == "max_steps"
+
+
+@with_browser
+@pytest.mark.parametrize("page", PAGES)
+async def test_every_page_is_sound(browser_device, page):
+    proof = await audit(lambda: MiniWob().task(page, SEEDS[0]), browser_device)
+    assert proof.failures == []
+    assert len(proof.null) == 7
+
+
+@with_browser
+@pytest.mark.parametrize(("given", "unsound"), [(1.0, 8), (0.0, 1), (None, 9)])
+async def test_an_unsound_check_is_found_out(browser_device, given, unsound):
+    class Says(MiniWobTask):
+        async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
+            return Score(given)
+
+    proof = await audit(lambda: Says("click-test-2", 1, 2), browser_device)
+    assert len(proof.failures) == unsound, proof.failures
 
 
 @with_browser
