@@ -1,22 +1,65 @@
-"""Which task to practise next: the ones the policy sometimes solves, and every other one now and then."""
+"""Which task to practise next, how often at once, and for how long: judged by how it has gone so far."""
 
 import random
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
+
+Weigh = Callable[[float], float]  # a task's rate of success, in [0, 1], to its weight
+
+_LENGTHS_KEPT = 20  # of a task's successes, in steps
+
+
+def learnability(success: float) -> float:
+    """p (1 - p), the variance of a binary outcome, and so the size of the group-relative signal.
+
+    Source: Rutherford et al., "No Regrets", arXiv 2408.15099.
+    """
+    return success * (1 - success)
+
+
+def band(success: float, low: float = 0.05, high: float = 0.75) -> float:
+    """1 where a task is neither hopeless nor learned, else 0.
+
+    Source: the band of critic values in which WebRL keeps generated tasks, arXiv 2411.02337.
+    """
+    return float(low <= success <= high)
+
+
+CURRICULA: dict[str, Weigh] = {"learnability": learnability, "band": band, "uniform": lambda success: 1.0}
+
+
+def rollouts(success: float, full: int = 8, least: int = 2, threshold: float = 0.6) -> int:
+    """How many rollouts a group needs: `full` up to a rate of success of `threshold`, then fewer and fewer.
+
+    Source: dynamic rollout number, DART, arXiv 2509.23866: int(9 / success - 7), written there for 8.
+    """
+    if success < threshold:
+        return full
+    return min(full, max(least, int(9 / success - 7)))
+
+
+def step_cap(lengths: Sequence[int], longest: int, least: int = 1) -> int:
+    """How many steps an episode may take: as many as the task's longest success, `longest` before any.
+
+    Source: dynamic trajectory length, DART, arXiv 2509.23866.
+    """
+    return min(longest, max(least, *lengths)) if lengths else longest
 
 
 class Curriculum:
-    """Samples tasks in proportion to `floor + p (1 - p)`, with p an exponential moving average of success.
+    """Samples tasks in proportion to `floor + weigh(p)`, with p an exponential moving average of success.
 
-    p (1 - p) is the variance of a binary outcome, and so the size of the group-relative signal: a task that
-    always or never succeeds teaches nothing. The floor keeps such tasks in sight, in case that changes. A
+    A task that always or never succeeds teaches nothing; the floor keeps it in sight, in case that changes. A
     task not yet tried counts as p = 0.5.
-
-    Source: "learnability" in Rutherford et al., "No Regrets", arXiv 2408.15099.
     """
 
-    def __init__(self, tasks: Sequence[str], *, floor: float = 0.05, rate: float = 0.1) -> None:
+    def __init__(
+        self, tasks: Sequence[str], *, weigh: Weigh = learnability, floor: float = 0.05, rate: float = 0.1
+    ) -> None:
         self._success = dict.fromkeys(tasks, 0.5)
+        self._lengths: dict[str, deque[int]] = {task: deque(maxlen=_LENGTHS_KEPT) for task in tasks}
+        self._weigh = weigh
         self._floor = floor
         self._rate = rate  # weight of the newest outcome in the average
 
@@ -28,19 +71,32 @@ class Curriculum:
     @property
     def weights(self) -> dict[str, float]:
         """The sampling weight of each task; they do not sum to 1."""
-        return {task: self._floor + p * (1 - p) for task, p in self._success.items()}
+        return {task: self._floor + self._weigh(p) for task, p in self._success.items()}
 
     def next(self, rng: random.Random) -> str:
         weights = self.weights
         return rng.choices(list(weights), list(weights.values()))[0]
 
-    def update(self, task: str, success: float) -> None:
-        """Takes in one outcome in [0, 1]. Never a fault's: it says nothing about the task."""
+    def rollouts(self, task: str, full: int) -> int:
+        """The size of the task's next group."""
+        return rollouts(self._success[task], full)
+
+    def step_cap(self, task: str, longest: int) -> int:
+        """The steps its next episodes may take."""
+        return step_cap(self._lengths[task], longest)
+
+    def update(self, task: str, success: float, steps: int = 0) -> None:
+        """Takes in one outcome in [0, 1] and how long it took. Never a fault's: it says nothing."""
         self._success[task] += self._rate * (success - self._success[task])
+        if success >= 1 and steps:
+            self._lengths[task].append(steps)
 
     def state(self) -> dict[str, Any]:
-        return {"success": self.success}
+        return {"success": self.success, "lengths": {task: list(n) for task, n in self._lengths.items()}}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from `state`; new tasks keep their start, tasks that are gone are ignored."""
         self._success |= {task: p for task, p in state["success"].items() if task in self._success}
+        for task, lengths in state.get("lengths", {}).items():
+            if task in self._lengths:
+                self._lengths[task].extend(lengths)

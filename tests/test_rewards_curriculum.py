@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.curriculum import Curriculum
+from rewards.curriculum import CURRICULA, Curriculum, band, learnability, rollouts, step_cap
 
 TASKS = ["never", "sometimes", "always"]
 
@@ -73,3 +73,36 @@ def test_tasks_may_come_and_go_between_runs():
 def test_an_unknown_task_is_refused():
     with pytest.raises(KeyError):
         Curriculum(TASKS).update("other", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("success", "number"), [(0.0, 8), (0.59, 8), (0.6, 8), (0.7, 5), (0.75, 5), (0.8, 4), (0.9, 3), (1.0, 2)]
+)
+def test_the_number_of_rollouts_is_darts(success, number):
+    assert rollouts(success) == number
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(2, 64))
+def test_the_surer_a_task_the_fewer_its_rollouts(one, other, full):
+    assert 2 <= rollouts(max(one, other), full) <= rollouts(min(one, other), full) <= full
+
+
+@pytest.mark.parametrize(("lengths", "cap"), [([], 30), ([3], 3), ([3, 9, 4], 9), ([99], 30)])
+def test_an_episode_may_take_as_long_as_the_longest_success(lengths, cap):
+    assert step_cap(lengths, 30) == cap
+
+
+def test_lengths_are_of_successes_and_survive():
+    curriculum = Curriculum(["a"])
+    curriculum.update("a", 0.0, 25)
+    assert curriculum.step_cap("a", 30) == 30
+    curriculum.update("a", 1.0, 7)
+    restored = Curriculum(["a", "b"])
+    restored.restore(json.loads(json.dumps(curriculum.state())))
+    assert (restored.step_cap("a", 30), restored.step_cap("b", 30)) == (7, 30)
+
+
+def test_what_a_weight_makes_of_success():
+    assert [learnability(p) for p in (0, 0.5, 1)] == [0, 0.25, 0]
+    assert [band(p) for p in (0, 0.05, 0.5, 0.75, 0.8)] == [0, 1, 1, 1, 0]
+    assert Curriculum(["a"], weigh=CURRICULA["uniform"]).weights == {"a": 1.05}
