@@ -29,7 +29,21 @@ from guiagent.actions import (
 )
 from guiagent.protocols import Device
 from guiagent.types import ObserveSpec
-from tests.browser_pages import BLIND, PNG, RECORDER, act, ask, asking, document, recorded, running
+from tests.browser_pages import (
+    BLIND,
+    FULL,
+    MODES,
+    PNG,
+    RECORDER,
+    REPAINTING,
+    SHELL,
+    act,
+    ask,
+    asking,
+    document,
+    recorded,
+    running,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 CORNER = "<style>select, input { position:absolute; left:0; top:0; width:100px; height:30px }</style>"
@@ -98,6 +112,24 @@ async def test_what_a_page_lets_drag_can_be_dropped(device: Device, actions: Seq
     assert (await act(device, *actions)).title == "parcel"
     await act(device, Click(x=30, y=30))  # the mouse is a mouse again
     assert await ask(device, "document.title") == "parcel"
+
+
+async def test_what_is_dragged_goes_with_its_page(device: Device) -> None:
+    html = "<div draggable=true style='width:99px; height:99px; background:gray'></div>"
+    await device.reset(0, document(html), BLIND)
+    await act(device, MouseDown(x=30, y=30), Move(x=60, y=60), Open(target=document(RECORDER).url))
+    await ask(device, "log.splice(0)")
+    await act(device, Click(x=99, y=99))
+    assert [e["type"] for e in await ask(device, "log")] == ["mousemove", "mousedown", "mouseup", "click"]
+
+
+@pytest.mark.parametrize("mode", ["frames", SHELL, FULL])
+async def test_input_right_after_a_reset_is_heard(mode: str) -> None:
+    async with running(**MODES[mode]) as device:
+        for number in range(50):
+            await device.reset(number, document(REPAINTING), BLIND)  # no frame of it was asked for
+            observation = await device.act([Click(x=99, y=99), Click(x=99, y=99)], asking(clicks="clicks"))
+            assert observation.probes["clicks"] == 2
 
 
 async def test_a_drag_can_be_done_by_hand(device: Device) -> None:

@@ -30,7 +30,6 @@ from guiagent.actions import (
     LongPress,
     MouseDown,
     MouseUp,
-    Move,
     Open,
     PressButton,
     Type,
@@ -42,7 +41,6 @@ from guiagent.types import Baseline, Capabilities, Health, Observation, ObserveS
 _BEGIN_FRAME_MAX_PIXELS = 1280 * 720 - 1
 _START_DEADLINE_S = 45.0
 _VERB_DEADLINE_S = 25.0
-_DRAG_START_MS = 30  # the browser may begin to drag what a move pulls at, and says nothing when it has
 _HEALTH_DEADLINE_S = 5.0
 _TREE = files(__package__).joinpath("tree.js").read_text()
 _WHERE = "({url: location.href, title: document.title})"
@@ -298,8 +296,6 @@ class BrowserDevice:
             case _:
                 events, self._held = commands(action, self._held), after(action, self._held)
                 await page.send(events)
-                if self._held.buttons and isinstance(action, Move):
-                    await page.pause(_DRAG_START_MS)
 
     async def _choose(self, page: Page, chooser: FileChooser, text: str) -> None:
         """Answer a page's question for files with paths on the device, one a line."""

@@ -34,12 +34,15 @@ _CHOOSER_S = (
     1.0  # between a click on a field for files and the question for them, which the page may suppress
 )
 _CLICKED = "clicked"  # a function of popups.js
+_DRAWN = "drawn"  # a function of drawn.js
+_DRAWN_S = 2.0  # for the first frame of a document, whose scripts may hold it up
 _PICTURE_S = 2.0  # the browser forgets one it was asked for while a document made way for another
 _DRAG_EVENTS = {
     "mouseMoved": ("dragEnter", "dragOver"),
     "mouseReleased": ("dragEnter", "dragOver", "drop"),
 }
 _POPUPS = files(__package__).joinpath("popups.js").read_text()
+_DRAWN_SOURCE = files(__package__).joinpath("drawn.js").read_text()
 _PORTS = {"http": 80, "https": 443}
 _NOWHERE = "http://guiagent.invalid/"
 
@@ -95,9 +98,12 @@ class Page:
         mine = [{"urlPattern": "file://*", "resourceType": "Document"}, {"urlPattern": _NOWHERE}]
         setup: list[Command] = [
             ("Page.enable", {}),
+            ("Page.setLifecycleEventsEnabled", {"enabled": True}),
             ("Runtime.enable", {}),  # without it the next runs only in pages that have scripts of their own
             ("Runtime.addBinding", {"name": _CLICKED, "executionContextName": "guiagent"}),
+            ("Runtime.addBinding", {"name": _DRAWN, "executionContextName": "guiagent"}),
             ("Page.addScriptToEvaluateOnNewDocument", {"source": _POPUPS, "worldName": "guiagent"}),
+            ("Page.addScriptToEvaluateOnNewDocument", {"source": _DRAWN_SOURCE, "worldName": "guiagent"}),
             ("Page.setInterceptFileChooserDialog", {"enabled": True}),
             ("Inspector.enable", {}),
             ("Input.setInterceptDrags", {"enabled": True}),
@@ -126,6 +132,7 @@ class Page:
         """The page is gone: whatever still waits for it ends in SessionEnded."""
         self._connection.forget(self.session)
         self.loading.done.set()
+        self.loading.drawn.set()
 
     # -- loading --------------------------------------------------------------------------------------------
 
@@ -215,9 +222,23 @@ class Page:
 
     async def send(self, inputs: Sequence[Command]) -> None:
         """Send input events and return once the page has handled them all."""
+        await self._first_frame()
         for first in range(0, len(inputs), _MAX_IN_FLIGHT):
             for sent in [self._input(*command) for command in inputs[first : first + _MAX_IN_FLIGHT]]:
                 await self._ticking(sent)
+        if self._dragged is None and any(map(_pulls, inputs)):
+            # The browser may have begun to drag what the move pulls at. It says so before it answers what is
+            # asked after the move, though not always before it acknowledges the move.
+            with contextlib.suppress(ProtocolError):  # the page is leaving
+                await self._ticking(self.probe("0"))
+
+    async def _first_frame(self) -> None:
+        """Return once the page's document is ready for input."""
+        if not self.loading.drawn.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DRAWN_S):
+                    await self._ticking(self.loading.drawn.wait())
+            self.loading.drawn.set()  # a blank one without scripts says nothing; asked once is enough
 
     def _input(self, method: str, event: Json) -> asyncio.Future[Json]:
         """While something is dragged along, the mouse moves and lets go of that."""
@@ -315,6 +336,10 @@ class Page:
                     self.windows.append(event["url"])
             case "Runtime.bindingCalled" if event["name"] == _CLICKED:
                 self._click_led_to(event["payload"])
+            case "Runtime.bindingCalled" if event["name"] == _DRAWN:
+                self.loading.drawn.set()
+            case "Page.frameNavigated" if event["frame"]["id"] == self.target:
+                self._dragged = None  # it went with its document
             case "Page.fileChooserOpened":
                 self._ask_for_files(event)
             case "Fetch.authRequired":
@@ -380,6 +405,12 @@ def value(reply: Json) -> Any:
         message = f"a script failed in the page: {text.splitlines()[0][:200]}"
         raise FaultError(Fault("task", "script_error", message))
     return reply.get("result", {}).get("value")
+
+
+def _pulls(command: Command) -> bool:
+    """True for a move with a button held."""
+    _, event = command
+    return event.get("type") == "mouseMoved" and bool(event.get("buttons"))
 
 
 def _unreachable(url: str, reason: str) -> FaultError:
