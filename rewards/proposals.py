@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from guiagent.types import Observation
+from rewards.cases import Screen
 
 Refusal = Literal[
     "not_executable",  # its environment could not be set up, or what it names is not on the screen
@@ -44,14 +45,30 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     trials: int = 0
 
 
+class Exam(msgspec.Struct, frozen=True):
+    """How an earlier proposal went: its rate of success in trials, in [0, 1]."""
+
+    instruction: str
+    success: float
+
+
 class Situation(msgspec.Struct, frozen=True):
-    """What a proposer knows: a screen of the environment, its apps, and examples of its tasks."""
+    """What a proposer knows: a screen of the environment, its name and apps, and examples of its tasks.
+
+    `demonstration` is what a user wrote down of something they do there. `exploration` is an episode without
+    a task: its screens, and the actions (as JSON) that led from each to the next. `exams` are the outcomes of
+    earlier proposals and `guidebook` what was learned of the environment by then.
+    """
 
     environment: str
     seed: int
     observation: Observation
     examples: Sequence[str] = ()
     apps: Sequence[str] = ()
+    demonstration: str = ""
+    exploration: Sequence[tuple[Screen, Sequence[dict[str, Any]]]] = ()
+    exams: Sequence[Exam] = ()
+    guidebook: str = ""
 
 
 class Proposer(Protocol):

@@ -1,0 +1,111 @@
+"""Other programs at work on what the agent made: limited in time and memory, and code in a sandbox only."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from guiagent.errors import InfrastructureError
+from rewards.checks.archives import UnreadableError, checked_size
+
+_DISK = 16 << 20  # bytes a sandboxed program may write
+# Formats that hold their content themselves: none that names other files or addresses, as playlists do.
+_FORMATS = "aac,aiff,amr,asf,avi,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,wav"
+_CONFINED = ("-v", "error", "-protocol_whitelist", "file,pipe", "-format_whitelist", _FORMATS)
+_SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
+
+
+def decoded(path: Path, *output: str) -> bytes:
+    """What ffmpeg makes of a media file by its output options.
+
+    Raises:
+        UnreadableError: it is no media file, or too long a one: two minutes of work, 256 MiB.
+        InfrastructureError: there is no ffmpeg.
+    """
+    return _media(
+        "ffmpeg", path, "-nostdin", "-threads", "1", *_CONFINED, "-i", f"file:{path}", *output, "pipe:1"
+    )
+
+
+def described(path: Path) -> bytes:
+    """The tags of a media file as ffprobe's JSON, `{"format": {"tags": {...}}}`. Raises as `decoded` does."""
+    asked = ("-show_entries", "format_tags", "-of", "json")
+    return _media("ffprobe", path, *_CONFINED, *asked, f"file:{path}")
+
+
+def sandboxed(arguments: Sequence[str], files: Mapping[str, Path], given: str, seconds: int) -> bytes | None:
+    """What this Python prints, run with the arguments where it can do no harm; None where it fails.
+
+    It sees the machine's programs, Python's own folders, and `files`, by the names they have there, in the
+    folder /work. It may write to a small disk that goes with it. There is no network, no other process, no
+    device. `given` is what it reads from its standard input.
+
+    Raises:
+        InfrastructureError: this machine has no sandboxes.
+    """
+    if why := why_no_sandbox():
+        raise InfrastructureError(f"what the agent programmed runs in a sandbox only: {why}")
+    command = [*_bubblewrap(), "--dir", "/work", "--chdir", "/work"]
+    for name, path in files.items():
+        command += ["--ro-bind", str(path.absolute()), f"/work/{name}"]
+    command += ["--", sys.executable, *arguments]
+    return _printed(command, seconds, memory=1 << 30, output=1 << 20, given=given.encode())
+
+
+@cache
+def why_no_sandbox() -> str:
+    """ "" where this machine allows sandboxes, else why not and what to do."""
+    if shutil.which("bwrap") is None:
+        return "bwrap is missing: apt-get install bubblewrap"
+    try:
+        trial = [*_bubblewrap(), "--", "/bin/true"]
+        tried = subprocess.run(trial, capture_output=True, text=True, timeout=60)
+    except subprocess.TimeoutExpired as error:  # that says nothing of what is allowed
+        raise InfrastructureError("a sandbox did not start within a minute; try again") from error
+    return "" if tried.returncode == 0 else f"bubblewrap says {tried.stderr.strip()[-200:]}"
+
+
+def _bubblewrap() -> list[str]:
+    own = [place for place in (sys.base_prefix, sys.prefix) if not place.startswith("/usr")]
+    return [
+        *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
+        *(part for place in (*_SYSTEM, *own) for part in ("--ro-bind-try", place, place)),
+        *("--proc", "/proc", "--dev", "/dev", "--size", str(_DISK), "--tmpfs", "/tmp"),
+        *("--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/tmp"),
+        *("--setenv", "SDL_VIDEODRIVER", "dummy", "--setenv", "SDL_AUDIODRIVER", "dummy"),
+    ]
+
+
+def _media(program: str, path: Path, *options: str) -> bytes:
+    checked_size(path)
+    if shutil.which(program) is None:
+        raise InfrastructureError(f"{program} is missing: apt-get install ffmpeg")
+    printed = _printed([program, *options], seconds=120, memory=4 << 30, output=256 << 20)
+    if printed is None:
+        raise UnreadableError(f"{path.name} is no media file, or too long a one")
+    return printed
+
+
+def _printed(command: list[str], seconds: int, memory: int, output: int, given: bytes = b"") -> bytes | None:
+    """What a command prints; None where it fails, or needs more seconds of work, bytes of addresses or bytes
+    of output. On a busy machine it may last five times as long as it works."""
+    limits = [f"--as={memory}", f"--fsize={output}", f"--cpu={seconds}", "--core=0"]
+    if shutil.which("prlimit") is None:
+        raise InfrastructureError("prlimit is missing: apt-get install util-linux")
+    with tempfile.TemporaryFile() as printed:
+        try:
+            subprocess.run(
+                ["prlimit", *limits, "--", *command],
+                input=given,
+                stdout=printed,
+                stderr=subprocess.DEVNULL,
+                timeout=5 * seconds,
+                check=True,
+            )
+        except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
+            return None
+        printed.seek(0)
+        return printed.read()
