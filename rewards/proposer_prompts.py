@@ -15,14 +15,19 @@ Reply with one JSON object and nothing after it:
 {"tasks": [{"instruction": "...", "feasible": true}]}"""
 
 
+Fact = Literal["apps", "examples", "demonstration", "exams", "guidebook"]
+
+
 class Preset(NamedTuple):
-    """`per_request` tasks are asked for at once. `shows` says what the model sees besides names and examples.
+    """`per_request` tasks are asked for at once. The model is told the environment's name and the facts in
+    `tells`, as far as they are known, and sees what `shows` says.
 
     With `refine`, a second conversation makes each instruction more exact before it counts.
     """
 
     system: str
     per_request: int
+    tells: tuple[Fact, ...]
     shows: Literal["", "screen", "exploration"]
     refine: bool = False
 
@@ -64,27 +69,27 @@ tasks.""",
 SEAGENT = _system(
     """\
 You lead an agent through a curriculum for one application. You get the guidebook of what is known about the
-application, and the last exam: each task with the share of attempts that succeeded. Set the next exam: where
+application, and the last exams: each task with the share of attempts that succeeded. Set the next exam: where
 attempts failed, tasks that train the missing step alone; where all succeeded, tasks that are harder or
-combine what is mastered; where the guidebook has gaps, tasks that find out. Then write the guidebook anew, at most
-3000 characters: keep what is still true and add what exam and screen taught.""",
+combine what is mastered; where the guidebook has gaps, tasks that find out. Then write the guidebook anew, at
+most 3000 characters: keep what is still true and add what exam and screen taught.""",
     reply="""\
 Reply with one JSON object and nothing after it:
 {"tasks": [{"instruction": "...", "feasible": true}], "guidebook": "..."}""",
 )
 # arXiv 2411.02337 (WebRL): failed tasks are the seeds of the next ones.
 WEBRL = _system("""\
-You get tasks at which an agent failed. For each, invent variations that need the same skill and are a little
+The examples are tasks at which an agent failed. For each, invent variations that need the same skill and are a little
 easier or about as hard: other names, other values, one requirement less, another place in the same
 application.""")
 
 PRESETS: dict[str, Preset] = {
-    "zerogui": Preset(ZEROGUI, 10, "screen", refine=True),
-    "pae": Preset(PAE, 25, ""),
-    "cues": Preset(CUES, 10, "exploration"),
-    "backward": Preset(BACKWARD, 3, "exploration"),
-    "seagent": Preset(SEAGENT, 10, "screen"),
-    "webrl": Preset(WEBRL, 10, "screen"),
+    "zerogui": Preset(ZEROGUI, 10, ("apps", "examples"), "screen", refine=True),
+    "pae": Preset(PAE, 25, ("apps", "examples", "demonstration"), ""),
+    "cues": Preset(CUES, 10, ("apps",), "exploration"),
+    "backward": Preset(BACKWARD, 3, (), "exploration"),
+    "seagent": Preset(SEAGENT, 10, ("apps", "exams", "guidebook"), "screen"),
+    "webrl": Preset(WEBRL, 10, ("examples",), "screen"),
 }
 
 REFINE = f"""\
