@@ -23,6 +23,15 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     completion_tokens: int = 0
     seconds: float = 0.0
 
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.requests + other.requests,
+            self.cached + other.cached,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.seconds + other.seconds,
+        )
+
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """`value` None means unknown: the judge abstains, or `fault` kept it from judging. Never a pass."""
