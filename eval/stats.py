@@ -1,23 +1,16 @@
 """The formulas behind every figure in a result table: pure functions of counts.
 
-Sources: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927);
-R. G. Newcombe, "Interval estimation for the difference between independent proportions: comparison of eleven
-methods", Statistics in Medicine 17 (1998), method 10; Q. McNemar, Psychometrika 12 (1947), with the exact
-conditional test in place of the chi-squared approximation.
+Sources: R. G. Newcombe, "Interval estimation for the difference between independent proportions: comparison
+of eleven methods", Statistics in Medicine 17 (1998), method 10; Q. McNemar, Psychometrika 12 (1947), with the
+exact conditional test in place of the chi-squared approximation.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import comb, exp, hypot, sqrt
-from statistics import NormalDist, fmean
+from math import comb, exp, hypot
+from statistics import fmean
 
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    low: float
-    high: float
+from guiagent.intervals import CONFIDENCE, Interval, wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +31,6 @@ class Proportion:
     @property
     def interval(self) -> Interval:
         return wilson(self.successes, self.n)
-
-
-def wilson(successes: float, n: float, confidence: float = CONFIDENCE) -> Interval:
-    """Wilson's score interval of a binomial proportion, without continuity correction.
-
-    Counts may be fractions, as the effective counts of a weighted sample are.
-    """
-    if n == 0:
-        return Interval(0.0, 1.0)
-    z = _z(confidence)
-    rate = successes / n
-    centre = rate + z * z / (2 * n)
-    spread = z * sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
-    low, high = (centre - spread) / scale, (centre + spread) / scale
-    # At the ends the bound equals the rate exactly; rounding must not push it to the other side.
-    return Interval(0.0 if successes == 0 else low, 1.0 if successes == n else high)
 
 
 def newcombe(before: Proportion, after: Proportion, confidence: float = CONFIDENCE) -> Interval:
@@ -110,8 +86,3 @@ def local_rate(
     count = mass * mass / sum(w * w * p.n for w, (_, p) in zip(weights, samples, strict=True))
     rate = min(1.0, hits / mass)
     return rate, wilson(rate * count, count)
-
-
-def _z(confidence: float) -> float:
-    """The two-sided standard normal quantile: 1.96 for 0.95."""
-    return NormalDist().inv_cdf((1 + confidence) / 2)

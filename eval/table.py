@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eval.results import SuiteResult, TaskResult
-from eval.stats import Interval
+from guiagent.intervals import Interval
 
 TRAINED = "training tasks, held-out seeds"
 UNSEEN = "tasks never trained on"

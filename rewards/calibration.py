@@ -22,13 +22,12 @@ kind of task is worse than that.
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import msgspec
 
+from guiagent.intervals import wilson
 from rewards.verdicts import Rule, Usage, Verdict
 
-_Z = NormalDist().inv_cdf(0.975)
 _GROUP = 8
 _SUCCESS_RATES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
@@ -94,15 +93,9 @@ class Calibration(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-def wilson(hits: int, n: int) -> Rate:
-    if n == 0:
-        return Rate(0, 0, None, 0.0, 1.0)
-    rate, scale = hits / n, 1 + _Z * _Z / n
-    centre = rate + _Z * _Z / (2 * n)
-    spread = _Z * math.sqrt(rate * (1 - rate) / n + _Z * _Z / (4 * n * n))
-    low = 0.0 if hits == 0 else (centre - spread) / scale
-    high = 1.0 if hits == n else (centre + spread) / scale
-    return Rate(hits, n, rate, low, high)
+def share(hits: int, n: int) -> Rate:
+    interval = wilson(hits, n)
+    return Rate(hits, n, hits / n if n else None, interval.low, interval.high)
 
 
 def judged_rate(success: float, tpr: float, fpr: float) -> float:
@@ -182,7 +175,7 @@ def calibrate(pairs: Sequence[tuple[bool, Verdict]], rule: Rule = "all") -> Cali
     fn, tn = known.count((True, False)), known.count((False, False))
     unknown = [truth for truth, verdict in pairs if verdict.value is None]
     positives, negatives = tp + fn, fp + tn
-    recall, false_alarm = wilson(tp, positives), wilson(fp, negatives)
+    recall, false_alarm = share(tp, positives), share(fp, negatives)
     effects: tuple[GroupEffects, ...] = ()
     if recall.rate is not None and false_alarm.rate is not None:
         effects = tuple(group_effects(p, recall.rate, false_alarm.rate) for p in _SUCCESS_RATES)
@@ -190,18 +183,18 @@ def calibrate(pairs: Sequence[tuple[bool, Verdict]], rule: Rule = "all") -> Cali
     return Calibration(
         judge=judges.pop(),
         episodes=len(pairs),
-        abstention=wilson(len(unknown), len(pairs)),
+        abstention=share(len(unknown), len(pairs)),
         faults=sum(verdict.fault is not None for _, verdict in pairs),
-        abstention_of_successes=wilson(sum(unknown), sum(truths)),
-        abstention_of_failures=wilson(len(unknown) - sum(unknown), len(pairs) - sum(truths)),
-        accuracy=wilson(tp + tn, len(known)),
-        precision=wilson(tp, tp + fp),
+        abstention_of_successes=share(sum(unknown), sum(truths)),
+        abstention_of_failures=share(len(unknown) - sum(unknown), len(pairs) - sum(truths)),
+        accuracy=share(tp + tn, len(known)),
+        precision=share(tp, tp + fp),
         recall=recall,
-        specificity=wilson(tn, negatives),
+        specificity=share(tn, negatives),
         false_positive_rate=false_alarm,
-        false_negative_rate=wilson(fn, positives),
-        true_success=wilson(positives, len(known)),
-        judged_success=wilson(tp + fp, len(known)),
+        false_negative_rate=share(fn, positives),
+        true_success=share(positives, len(known)),
+        judged_success=share(tp + fp, len(known)),
         votes_on_successes=_vote_rates([v for truth, v in pairs if truth], rule),
         votes_on_failures=_vote_rates([v for truth, v in pairs if not truth], rule),
         effects=effects,
@@ -214,14 +207,14 @@ def _vote_rates(verdicts: Sequence[Verdict], rule: Rule) -> VoteRates | None:
     if not voted:
         return None
     passes = [[vote >= 1 for vote in verdict.votes if vote is not None] for verdict in voted]
-    single = wilson(sum(map(sum, passes)), sum(map(len, passes)))
+    single = share(sum(map(sum, passes)), sum(map(len, passes)))
     asked = max(len(verdict.votes) for verdict in voted)
     values = [verdict.value for verdict in voted if verdict.value is not None]
     return VoteRates(
         single,
         vote_correlation(passes),
         None if single.rate is None else rule_rate(single.rate, asked, rule),
-        wilson(sum(value >= 1 for value in values), len(values)),
+        share(sum(value >= 1 for value in values), len(values)),
     )
 
 

@@ -18,12 +18,13 @@ from eval.curve import CurvePoint, clock, group, training_curve
 from eval.overlay import describe, overlay
 from eval.report import RunSummary, write_episodes, write_report, write_summary
 from eval.results import Comparison, EpisodeResult, SuiteResult
-from eval.stats import Proportion, newcombe, wilson
+from eval.stats import Proportion, newcombe
 from eval.suites.suite import Suite
 from eval.table import print_table
 from eval.viewer import MAX_SHOWN, frames_of, select, shown
 from guiagent.actions import ACTION, Action, Answer, Click, Done, Drag, Scroll, Swipe, Type, Wait
 from guiagent.errors import Fault, InfrastructureError
+from guiagent.intervals import wilson
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import PolicyStep, Score, Step, Trajectory
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.stats import Interval, Proportion, macro_mean, mcnemar_exact, newcombe, pooled, wilson
+from eval.stats import Proportion, macro_mean, mcnemar_exact, newcombe, pooled
+from guiagent.intervals import Interval, wilson
 
 
 @st.composite

@@ -17,8 +17,8 @@ from rewards.calibration import (
     group_effects,
     judged_rate,
     rule_rate,
+    share,
     vote_correlation,
-    wilson,
 )
 from rewards.verdicts import Usage, Verdict, decide
 
@@ -37,9 +37,9 @@ def test_wilson_is_the_textbooks() -> None:
         (0, 20, 0, 0.1611),
         (1, 29, 0.0061, 0.1718),
     ):
-        found = wilson(hits, n)
+        found = share(hits, n)
         assert (found.low, found.high) == pytest.approx((low, high), abs=5e-5)
-    assert (wilson(0, 0).rate, wilson(0, 0).low, wilson(0, 0).high) == (None, 0, 1)
+    assert (share(0, 0).rate, share(0, 0).low, share(0, 0).high) == (None, 0, 1)
 
 
 def test_rates_of_a_worked_table() -> None:

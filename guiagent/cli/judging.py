@@ -17,7 +17,7 @@ from guiagent.cli.progress import StageLine
 from guiagent.errors import InfrastructureError, UsageError
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
-from rewards.calibration import Calibration, Rate, VoteRates, corrected_rate, wilson
+from rewards.calibration import Calibration, Rate, VoteRates, corrected_rate, share
 from rewards.calibration import calibrate as measure
 from rewards.judge import PRESETS
 from rewards.judge_config import JudgeConfig
@@ -58,7 +58,7 @@ def again(trajectories: Path, toml: Path | None, overrides: Sequence[str]) -> No
             return
         verdicts = _judge(config, store, unknown, run, "again", console)
     values = [verdict.value for verdict in verdicts.values() if verdict.value is not None]
-    passed = wilson(sum(value >= 1 for value in values), len(values))
+    passed = share(sum(value >= 1 for value in values), len(values))
     console.print(f"judged       {len(values)} of {len(verdicts)}; success {_shown(passed)}")
     _say_unknown(verdicts, console)
     if passed.rate is not None and (
