@@ -92,7 +92,7 @@ async def run_suite(
         async def work() -> None:
             while waiting:
                 async with farm.lease(
-                    suite.device, grants=("exec",), label=label, wait=LEASE_WAIT_S
+                    suite.device, grants=suite.grants, label=label, wait=LEASE_WAIT_S
                 ) as device:
                     while waiting:
                         job = waiting.popleft()

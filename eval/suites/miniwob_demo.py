@@ -1,7 +1,7 @@
 """The suite of the demo: MiniWoB++ pages it trains on, with held-out seeds, and pages it never sees."""
 
 from eval.suites.suite import Suite
-from rewards.tasksets.miniwob import TRAIN_TASKS, UNSEEN_TASKS
+from rewards.tasksets.miniwob import HEIGHT, TRAIN_TASKS, UNSEEN_TASKS, WIDTH
 
 MINIWOB_DEMO = Suite(
     name="miniwob-demo",
@@ -10,4 +10,5 @@ MINIWOB_DEMO = Suite(
     unseen_tasks=UNSEEN_TASKS,
     episodes=50,
     device="browser",
+    screen=(WIDTH, HEIGHT),
 )

@@ -7,6 +7,7 @@ import msgspec
 import xxhash
 
 from guiagent.errors import UsageError
+from guiagent.wire import Grant
 
 TRAINING_SEEDS = 1_000_000  # training draws its seeds below this
 FIRST_EVAL_SEED = 1_000_000_000  # evaluation takes its seeds from here upwards
@@ -23,6 +24,10 @@ class Suite:
     episodes: int  # per task
     device: str  # the kind to lease
     first_seed: int = FIRST_EVAL_SEED
+    screen: tuple[int, int] = (1280, 800)  # of devices that are started for it, in pixels
+    grants: tuple[Grant, ...] = ("exec",)  # what the tasks' set-ups and checks need of a lease
+    oracle: bool = True  # whether its tasks tell `OraclePolicy` what to do
+    content: str = ""  # digest of what the tasks are made of, where files say so
 
     def __post_init__(self) -> None:
         if self.first_seed < TRAINING_SEEDS:
@@ -47,7 +52,7 @@ class Suite:
     def digest(self) -> str:
         """xxh3-128 of the task ids and seeds: results under different digests must not be compared."""
         content = {
-            "taskset": self.taskset,
+            "taskset": self.content or self.taskset,
             "train": self.train_tasks,
             "unseen": self.unseen_tasks,
             "seeds": [self.first_seed, self.episodes],

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from guiagent.cli import image, verbs
+from guiagent.cli import image, judge, tasks, verbs
 from guiagent.errors import GuiAgentError
 
 app = typer.Typer(
@@ -18,6 +18,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(image.app, name="image")
+app.add_typer(tasks.app, name="tasks")
+app.add_typer(judge.app, name="judge")
 
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one key of the config: a.b=c")]
 

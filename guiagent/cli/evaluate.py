@@ -21,8 +21,7 @@ from guiagent.cli.provenance import commit
 from guiagent.client import FarmClient
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
-from rewards.tasksets import TASKSETS
-from rewards.tasksets.miniwob import HEIGHT, WIDTH
+from rewards.tasksets import find_taskset
 from training.config import checkpoint_folder
 
 SPEC = ObserveSpec(frame="png")
@@ -44,7 +43,7 @@ async def measure(
     with open_policy(name, temperature, _MAX_NEW_TOKENS) as policy:
         return await run_suite(
             suite,
-            TASKSETS[suite.taskset](oracle=name == "oracle"),
+            find_taskset(suite.taskset, oracle=name == "oracle"),
             policy,
             farm,
             out,
@@ -79,10 +78,11 @@ def evaluate(
     console = Console()
 
     async def work() -> list[SuiteResult]:
-        async with own_farm(devices, WIDTH, HEIGHT) as farm:
-            console.print(f"farm      {devices} browsers  live page {farm.live_url}", soft_wrap=True)
+        async with own_farm(devices, *suite.screen, kind=suite.device) as farm:
+            console.print(f"farm      {devices} {suite.device}s  live page {farm.live_url}", soft_wrap=True)
             results = []
-            names = (policy, *(name for name in BASELINES if name != policy))
+            beside = [name for name in BASELINES if name != "oracle" or suite.oracle]
+            names = (policy, *(name for name in beside if name != policy))
             with StageLine(console, "1/1", "eval") as line:
                 for name in names:
                     label = label_of(name)

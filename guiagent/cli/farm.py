@@ -15,8 +15,10 @@ class OwnFarm:
 
 
 @asynccontextmanager
-async def own_farm(devices: int, width: int, height: int, *, port: int = 0) -> AsyncIterator[OwnFarm]:
-    """`devices` browsers of one size behind a pool; all of it ends with the context."""
-    with private_pool(f"browser={devices}@{width}x{height}", port=port) as endpoint:
+async def own_farm(
+    devices: int, width: int, height: int, *, kind: str = "browser", port: int = 0
+) -> AsyncIterator[OwnFarm]:
+    """`devices` of one kind and size behind a pool; all of it ends with the context."""
+    with private_pool(f"{kind}={devices}@{width}x{height}", port=port) as endpoint:
         async with FarmClient(endpoint.url, endpoint.token) as client:
             yield OwnFarm(client, endpoint.live_url)

@@ -1,9 +1,14 @@
 """Collections of tasks with state checks, chosen by name."""
 
+from pathlib import Path
 from typing import Protocol
 
+from guiagent.errors import UsageError
 from guiagent.protocols import Taskset
 from rewards.tasksets.miniwob import MiniWob
+from rewards.tasksets.osworld import Osworld
+from rewards.tasksets.phone import PhoneTasks
+from rewards.tasksets.proposed import Proposed
 
 
 class MakeTaskset(Protocol):
@@ -12,4 +17,17 @@ class MakeTaskset(Protocol):
         ...
 
 
-TASKSETS: dict[str, MakeTaskset] = {"miniwob": MiniWob}
+TASKSETS: dict[str, MakeTaskset] = {"miniwob": MiniWob, "phone": PhoneTasks, "proposed": Proposed}
+
+
+def find_taskset(name: str, oracle: bool = False) -> Taskset:
+    """A taskset of `TASKSETS` by its name, or with "osworld:PATH" OSWorld's task files below that path.
+
+    Raises UsageError where there is none of that name, or a task file is bad.
+    """
+    kind, _, where = name.partition(":")
+    if kind == "osworld" and where:
+        return Osworld(Path(where))
+    if name not in TASKSETS:
+        raise UsageError(f"no taskset {name!r}; known: {', '.join(sorted(TASKSETS))}, osworld:PATH")
+    return TASKSETS[name](oracle=oracle)

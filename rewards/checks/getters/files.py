@@ -1,0 +1,114 @@
+"""Getters of files: from the device, from an asset's URL, from what a step put aside."""
+
+import asyncio
+import io
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+from rewards.checks.getters import configs
+from rewards.checks.workspace import Workspace, bad_task
+
+_MAX_SHEET = 256 << 20  # bytes of a workbook, unpacked
+_MAX_CELLS = 1_000_000
+
+Paths = Path | None | list[Path | None]
+
+
+async def vm_file(workspace: Workspace, config: configs.Files) -> Paths:
+    """Files of the device; None for each that is not there."""
+    paths: list[Path | None] = []
+    for path, name in config.pairs:
+        if config.time_suffix and not config.multi:
+            stem, suffix = os.path.splitext(name)
+            name = f"{stem}_{workspace.now.strftime(config.time_format)}{suffix}"
+        paths.append(await brought(workspace, path, name))
+    return _given(config, paths)
+
+
+async def cloud_file(workspace: Workspace, config: configs.Files) -> Paths:
+    """Assets, copied: a metric may unpack a file beside itself. FaultError where one cannot be had."""
+    paths: list[Path | None] = []
+    for url, name in config.pairs:
+        path = workspace.expected(name)
+        if not path.exists():
+            await asyncio.to_thread(shutil.copyfile, await workspace.assets.get(url), path)
+        paths.append(path)
+    return _given(config, paths)
+
+
+async def cache_file(workspace: Workspace, config: configs.Kept) -> Path | None:
+    """What a step kept of a command's output; None where the command could not be run."""
+    path = workspace.result(config.path)
+    return path if path.is_file() else None
+
+
+async def content_from_vm_file(workspace: Workspace, config: configs.Contents) -> list[str] | None:
+    """The last row of a workbook's first sheet, as text; None where it cannot be read."""
+    if (config.file_type, config.file_content) != ("xlsx", "last_row"):
+        raise bad_task(f"there is no {config.file_content!r} of a {config.file_type!r} file")
+    data = await workspace.guest.read(config.path)
+    return None if data is None else await asyncio.to_thread(_last_row, data)
+
+
+async def gimp_config_file(workspace: Workspace, config: configs.NamedFile) -> Path | None:
+    return await brought(workspace, f"~/.config/GIMP/2.10/{config.file_name}", config.dest)
+
+
+async def vlc_config(workspace: Workspace, config: configs.Dest) -> Path | None:
+    return await brought(workspace, "~/.config/vlc/vlcrc", config.dest)
+
+
+_PALETTE = """
+import pyautogui, sys, time
+pyautogui.hotkey("ctrl", "shift", "p")
+time.sleep(0.5)
+pyautogui.typewrite(sys.argv[1])
+pyautogui.press("enter")
+time.sleep(1.0)
+"""
+
+
+async def vscode_config(workspace: Workspace, config: configs.ExtensionCommand) -> Path | None:
+    """What a command of VS Code, run from its palette, writes to a file."""
+    await workspace.guest.execute(["python3", "-c", _PALETTE, config.vscode_extension_command])
+    return await brought(workspace, config.path, config.dest)
+
+
+async def brought(workspace: Workspace, path: str, name: str) -> Path | None:
+    """A file of the device as a file of the host; None where it is not there."""
+    kept = workspace.result(name)
+    data = await workspace.guest.read(path)
+    if data is None:
+        kept.unlink(missing_ok=True)  # of an earlier getter: the metric must not find it beside its own
+        return None
+    kept.write_bytes(data)
+    return kept
+
+
+def _given(config: configs.Files, paths: list[Path | None]) -> Paths:
+    given = [paths[index] for index in sorted(set(config.gives))]
+    return given[0] if len(given) == 1 else given
+
+
+def _last_row(data: bytes) -> list[str] | None:
+    from openpyxl import load_workbook
+    from openpyxl.utils.exceptions import InvalidFileException
+
+    last: list[str] = []
+    left = _MAX_CELLS
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as parts:
+            if sum(part.file_size for part in parts.infolist()) > _MAX_SHEET:
+                return None
+        book = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        for row in book.worksheets[0].iter_rows(values_only=True):
+            left -= len(row)
+            if left < 0:
+                return None
+            if any(cell is not None for cell in row):
+                last = ["nan" if cell is None else str(cell) for cell in row]
+    except (InvalidFileException, zipfile.BadZipFile, KeyError, ValueError, IndexError, SyntaxError, OSError):
+        return None
+    return last or None

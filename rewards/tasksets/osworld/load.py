@@ -1,0 +1,83 @@
+"""The taskset over a folder of OSWorld's task files."""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import xxhash
+
+from guiagent.errors import InfrastructureError, UsageError
+from rewards.checks.assets import Assets
+from rewards.tasksets.osworld.schema import TaskFile, read
+from rewards.tasksets.osworld.task import OsworldTask
+
+MIRROR = "assets"  # below the folder of task files: HOST/PATH of what they name by URL
+_MAX_FILE = 4 << 20
+_MAX_STEPS = 50
+_PASSWORD = "password"  # of the user in OSWorld's images
+
+
+def paths(where: Path) -> list[Path]:
+    """The task files below a folder, or the one file; UsageError where there is none."""
+    if where.is_file():
+        return [where]
+    found = sorted(path for path in where.rglob("*.json") if MIRROR not in path.relative_to(where).parts)
+    if not found:
+        raise UsageError(f"{where} holds no task files (*.json)")
+    return found
+
+
+def load(path: Path) -> TaskFile:
+    """UsageError that names the file and the key where it is no task file."""
+    try:
+        if path.stat().st_size > _MAX_FILE:
+            raise UsageError(f"{path}: a task file has at most {_MAX_FILE >> 20} MiB")
+        return read(path.read_bytes(), str(path))
+    except OSError as error:
+        raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
+
+
+class Osworld:
+    """Every task file below `where`, by its id. Assets come from `where/assets`, then from a cache in
+    $XDG_CACHE_HOME/guiagent/assets, which downloads fill.
+
+    Raises UsageError at the first file that is none, or for an id that two files have.
+    """
+
+    def __init__(self, where: Path, assets: Assets | None = None) -> None:
+        folder = where if where.is_dir() else where.parent
+        self._folder = folder
+        self._assets = assets or Assets(default_cache(), folder / MIRROR)
+        self._files: dict[str, TaskFile] = {}
+        self._digest = xxhash.xxh3_128()
+        for path in paths(where):
+            file = load(path)
+            if file.id in self._files:
+                raise UsageError(f"{path}: id: {file.id} is also that of another file")
+            self._files[file.id] = file
+            self._digest.update(path.read_bytes())
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(self._files)
+
+    @cached_property
+    def digest(self) -> str:
+        """xxh3-128 of the task files: results under different digests must not be compared."""
+        return self._digest.hexdigest()
+
+    def __iter__(self) -> Iterator[TaskFile]:
+        return iter(self._files.values())
+
+    def task(self, name: str, seed: int) -> OsworldTask:
+        """OSWorld's tasks have no parameters: the seed changes nothing but what is drawn on the device."""
+        file = self._files.get(name)
+        if file is None:
+            raise UsageError(f"{self._folder} has no task {name!r}")
+        return OsworldTask(file, seed, _MAX_STEPS, self._assets, self._folder, _PASSWORD)
+
+
+def default_cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base, "guiagent", "assets")
