@@ -3,6 +3,7 @@
 import fnmatch
 import getopt
 import hashlib
+import os
 import shutil
 import stat
 import time
@@ -159,11 +160,14 @@ def _pairs(call: Call, paths: Sequence[str]) -> list[tuple[str, Path]]:
 
 
 async def touch(call: Call) -> int:
+    """Times are those of the phone's own clock."""
+    now = call.machine.phone.state.clock.now() / 1000
     flags, paths = options(call, "cam")
     for path in paths:
         host = call.machine.storage.write(path, call.session.cwd)
         if host.exists() or "c" not in flags:
             host.touch()
+            os.utime(host, (now, now))
         call.machine.changed(path)
     return 0
 

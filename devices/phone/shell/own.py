@@ -2,10 +2,11 @@
 
     guiagent frame jpeg QUALITY | png     the frame, as it is
     guiagent tree                         the hierarchy of `uiautomator dump`, without a file between
-    guiagent state get | put | merge | reset SEED | diff
+    guiagent state get [FILE] | put | merge | reset SEED | diff
     guiagent attest                       a digest of everything a holder could have left behind
     guiagent apps                         {package: label}
 
+`get FILE` writes the document to a file, to be pulled by those whose view of a command's output is bounded.
 `put` and `merge` read a JSON document from stdin (`merge` lays it over the present state, RFC 7396); `diff`
 reads an earlier one and prints what changed since, a JSON list a line.
 """
@@ -34,6 +35,10 @@ async def guiagent(call: Call) -> int:
             await call.say(hierarchy(await machine.do(machine.phone.views())))
         case ["state", "get"]:
             await call.stdout.write(_JSON.encode(machine.phone.document()))
+        case ["state", "get", path]:
+            call.machine.storage.write(path, call.session.cwd).write_bytes(
+                _JSON.encode(machine.phone.document())
+            )
         case ["state", "put"]:
             await machine.load(await _document(call))
         case ["state", "merge"]:
@@ -50,8 +55,8 @@ async def guiagent(call: Call) -> int:
             await call.say(json.dumps(labels) + "\n")
         case _:
             raise UsageFailure(
-                "usage: guiagent frame jpeg QUALITY|png | tree | state get|put|merge|reset SEED|diff | "
-                "attest | apps"
+                "usage: guiagent frame jpeg QUALITY|png | tree | state get [FILE]|put|merge|reset SEED|diff "
+                "| attest | apps"
             )
     return 0
 

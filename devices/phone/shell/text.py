@@ -8,7 +8,7 @@ from collections.abc import Callable
 import regex
 
 from devices.phone.shell.files import chunks, options
-from devices.phone.shell.session import Call, Program, UsageFailure
+from devices.phone.shell.session import Call, Program, Session, UsageFailure
 
 _MAX_SLEEP_S = 60.0
 _MAX_LINE = 1 << 20
@@ -328,6 +328,17 @@ async def reboot(call: Call) -> int:
     return 0
 
 
+async def sh(call: Call) -> int:
+    """`sh -c SCRIPT`: a shell of its own, whose variables and working directory end with it."""
+    match call.arguments:
+        case ["-c", script]:
+            inner = Session(
+                call.machine, call.session.programs, call.session.cwd, dict(call.session.variables)
+            )
+            return await inner.run(script, call.stdin, call.stdout, call.stderr)
+    raise UsageFailure("usage: sh -c SCRIPT", 2)
+
+
 async def xargs(call: Call) -> int:
     """`xargs PROGRAM ARGUMENTS`: one call with every word that comes in."""
     words = (await call.read_all(_MAX_LINE)).decode("utf-8", "replace").split()
@@ -357,6 +368,7 @@ PROGRAMS: dict[str, Program] = {
     "printf": printf,
     "ps": ps,
     "reboot": reboot,
+    "sh": sh,
     "sleep": sleep,
     "sort": sort,
     "su": su,

@@ -1,0 +1,84 @@
+"""Phone tasks with a seeded start and a check on the state, split for three kinds of generalisation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from guiagent.errors import UsageError
+from rewards.tasksets.phone import (
+    calculator,
+    calendar,
+    calls,
+    clock,
+    composites,
+    contacts,
+    expenses,
+    files,
+    messages,
+    notes,
+    recipes,
+    settings,
+    shopping,
+    to_do,
+)
+from rewards.tasksets.phone.task import PhoneTask
+from rewards.tasksets.phone.template import Template
+
+_MODULES = (
+    settings,
+    contacts,
+    calls,
+    messages,
+    clock,
+    calendar,
+    files,
+    notes,
+    calculator,
+    shopping,
+    expenses,
+    recipes,
+    to_do,
+    composites,
+)
+TEMPLATES: dict[str, Template] = {one.name: one for module in _MODULES for one in module.TEMPLATES}
+UNSEEN_APPS = frozenset({"org.guiagent.recipes", "org.guiagent.tasks"})
+"""Apps that no training task opens."""
+UNSEEN_TEMPLATES: tuple[str, ...] = (
+    "settings-two-switches",
+    "settings-font-size",
+    "contacts-rename",
+    "phone-delete-missed",
+    "messages-forward",
+    "clock-switch-off",
+    "calendar-clear-day",
+    "files-rename",
+    "notes-file-away",
+    "shopping-quantity",
+    "expenses-correct",
+    "alarm-before-event",
+)
+"""Tasks in apps that training knows, which it never sets."""
+UNSEEN_APP_TEMPLATES = tuple(name for name, one in TEMPLATES.items() if UNSEEN_APPS & {*one.packages})
+TRAIN_TEMPLATES = tuple(name for name in TEMPLATES if name not in {*UNSEEN_TEMPLATES, *UNSEEN_APP_TEMPLATES})
+
+
+@dataclass(frozen=True)
+class PhoneTasks:
+    """The taskset. It has no probes: a phone shows no page to ask, and its oracle works through the shell."""
+
+    oracle: bool = False
+
+    def __post_init__(self) -> None:
+        if self.oracle:
+            raise UsageError("phone tasks have no oracle that acts on the screen; choose another policy")
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(TEMPLATES)
+
+    def task(self, name: str, seed: int) -> PhoneTask:
+        """A task for one episode: the template `name` with the parameters of `seed`."""
+        template = TEMPLATES.get(name)
+        if template is None:
+            raise UsageError(f"no phone task {name!r}; known: {', '.join(TEMPLATES)}")
+        return PhoneTask(name, seed, template.packages, template.make(Random(f"{name}/{seed}")))

@@ -1,0 +1,58 @@
+"""Answers as typed fields: a JSON object that names every field, and nothing beside it. Pure.
+
+An answer in a sentence is no answer here, so that nobody has to judge what it means: numbers compare as
+numbers, texts up to case and white space, and a list holds the same entries in any order.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isclose
+
+import msgspec
+
+Field = int | float | str | Sequence[str]
+Fields = Mapping[str, Field]
+_KINDS = {int: "a whole number", float: "a number", str: "a text"}
+_MAX_LENGTH = 4096
+_HALF_CENT = 0.005
+
+
+def question(fields: Fields) -> str:
+    """The sentence that says what has to be answered."""
+    named = ", ".join(
+        f'"{name}" ({_KINDS.get(type(value), "a list of texts")})' for name, value in fields.items()
+    )
+    return f"Answer with a JSON object and nothing else. Its fields: {named}."
+
+
+def written(fields: Fields) -> str:
+    """The answer that is right."""
+    return msgspec.json.encode(dict(fields)).decode()
+
+
+def read(answer: str | None, fields: Fields) -> dict[str, bool]:
+    """Whether each field is right. None is where the answer is no such object, or has a field too many."""
+    nothing = dict.fromkeys(fields, False)
+    if answer is None or len(answer) > _MAX_LENGTH:
+        return nothing
+    try:
+        given = msgspec.json.decode(answer)
+    except (msgspec.DecodeError, RecursionError):
+        return nothing
+    if not isinstance(given, dict) or not given.keys() <= fields.keys():
+        return nothing
+    return {name: _equal(wanted, given.get(name)) for name, wanted in fields.items()}
+
+
+def _equal(wanted: Field, given: object) -> bool:
+    if isinstance(wanted, str):
+        return isinstance(given, str) and _folded(given) == _folded(wanted)
+    if isinstance(wanted, int | float):
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        return is_number and isclose(given, wanted, abs_tol=0 if isinstance(wanted, int) else _HALF_CENT)  # type: ignore[arg-type]
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        return False
+    return sorted(map(_folded, given)) == sorted(map(_folded, wanted))
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()
