@@ -148,8 +148,11 @@ class Answer(_Action):
 
 
 class Done(_Action):
+    """The agent's last action. `evidence` cites the turns, from 0, whose screens prove what it claims."""
+
     type: Literal["done"] = "done"
     status: Literal["success", "failure", "infeasible"] = "success"
+    evidence: Annotated[tuple[Annotated[int, Field(ge=0, lt=1000)], ...], Field(max_length=16)] = ()
 
 
 class Shell(_Action):

@@ -127,7 +127,7 @@ def _ending(last: Action | None) -> Ending:
         case Answer():
             return Ending(answer=last.text)
         case Done():
-            return Ending(claim=last.status)
+            return Ending(claim=last.status, evidence=last.evidence)
     return Ending()
 
 

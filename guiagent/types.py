@@ -132,6 +132,7 @@ class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
 
     answer: str | None = None  # of `Answer`
     claim: Claim | None = None  # the status of `Done`
+    evidence: tuple[int, ...] = ()  # the turns whose screens it cites
 
 
 class PolicyStep(msgspec.Struct, omit_defaults=True):

@@ -41,7 +41,8 @@ def case_of(trajectory: Trajectory, frame: Callable[[str], bytes]) -> Case:
     screens = [Screen(frame(step.frame), marks_of(step.policy.actions)) for step in trajectory.steps]
     if trajectory.final_frame:
         screens.append(Screen(frame(trajectory.final_frame)))
-    return Case(trajectory.id, trajectory.instruction, tuple(screens), trajectory.ending.answer)
+    ending = trajectory.ending
+    return Case(trajectory.id, trajectory.instruction, tuple(screens), ending.answer, ending.evidence)
 
 
 def marks_of(actions: Sequence[dict[str, Any]]) -> tuple[Point, ...]:

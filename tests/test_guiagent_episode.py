@@ -283,3 +283,9 @@ async def test_an_episode_goes_into_the_store_and_comes_back(tmp_path: Path) -> 
         assert list(store) == [trajectory]
         for hash in (trajectory.steps[0].frame, trajectory.final_frame):
             assert Image.open(io.BytesIO(store.frame(hash))).size == (WIDTH, HEIGHT)
+
+
+async def test_how_the_agent_ends_is_kept() -> None:
+    done = PolicyStep("", [{"type": "done", "status": "infeasible", "evidence": [0, 2]}])
+    trajectory = await play(Says(done), ClearBoxes(closes=False))
+    assert trajectory.ending == Ending(claim="infeasible", evidence=(0, 2))

@@ -49,7 +49,7 @@ async def test_the_oracle_does_what_the_page_says() -> None:
     assert UiTars(32).parse(step.text, (160, 224)) == [Click(x=80, y=112)]
     assert step.actions[0]["x"] == 80
     done = await OraclePolicy().act("e", "do", [], Observation(160, 224, probes={"oracle": []}))
-    assert done == PolicyStep("Action: finished()", [{"type": "done", "status": "success"}])
+    assert done == PolicyStep("Action: finished()", [{"type": "done", "status": "success", "evidence": []}])
 
 
 @pytest.mark.parametrize(
