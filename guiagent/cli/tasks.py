@@ -11,12 +11,9 @@ import typer
 if TYPE_CHECKING:
     from rewards.tasksets.osworld import TaskFile
 
-app = typer.Typer(help="Look at task files.", no_args_is_help=True)
-
-
-@app.callback()
-def tasks() -> None:
-    """Keeps `check` a command of its own while it is the only one."""
+app = typer.Typer(
+    help="Task files and suites: what can be run, and whether its checks are sound.", no_args_is_help=True
+)
 
 
 @app.command()
@@ -54,6 +51,23 @@ def check(
         print(f"guiagent: {line}", file=sys.stderr)
     if bad:
         raise typer.Exit(UsageError.exit_code)
+
+
+@app.command()
+def audit(
+    suite: Annotated[str, typer.Argument(help="miniwob-demo, phone, phone-unseen-apps, ...")],
+    task: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Of the suite's, per task.")] = 1,
+    devices: Annotated[int, typer.Option(min=1)] = 2,
+) -> None:
+    """Prove every task's check on real devices: the oracle scores 1, mutants and null agents do not.
+
+    Ends with 1 where one is not sound.
+    """
+    from guiagent.cli.audit import audit_suite
+
+    if not audit_suite(suite, task or [], seeds, devices):
+        raise typer.Exit(1)
 
 
 def _row(task: "TaskFile") -> dict[str, Any]:
