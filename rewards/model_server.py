@@ -11,10 +11,11 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import openai
@@ -24,6 +25,7 @@ from rewards.judge_config import ServerConfig
 from rewards.verdicts import Usage
 
 Message = dict[str, Any]  # role and content, as the API has them
+_Answer = TypeVar("_Answer", "_Reply", "_Vectors")
 
 _MISCONFIGURED = {401, 403, 404}
 _LONGEST_WAIT_S = 60.0
@@ -112,23 +114,45 @@ class ModelServer:
         texts: list[str] = []
         usage = Usage()
         while len(texts) < n:
-            reply, requests = await self._ask({**body, "n": n - len(texts)})
+            reply, requests = await self._ask(partial(self._chat, {**body, "n": n - len(texts)}), _Reply)
             texts += reply.texts[: n - len(texts)]
-            usage += reply.tokens + Usage(requests=requests)
+            usage += _tokens(reply.usage) + Usage(requests=requests)
         if self._cache and keep(texts):
             self._cache.put(key, texts)
         return Completion(tuple(texts), usage + Usage(seconds=time.monotonic() - began))
 
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector a text, in their order. Not cached. Raises as `complete`."""
+        reply, _ = await self._ask(partial(self._vectors, list(texts)), _Vectors)
+        by_index = {one.index: one.embedding for one in reply.data}
+        lengths = {len(vector) for vector in by_index.values()}
+        if by_index.keys() != set(range(len(texts))) or len(lengths) > 1:
+            message = f"{self._url}: {len(by_index)} vectors of {len(lengths)} lengths for {len(texts)} texts"
+            raise FaultError(Fault("judge", "garbage", message, retryable=True))
+        return [by_index[index] for index in range(len(texts))]
+
     async def close(self) -> None:
         await self._client.close()
 
-    async def _ask(self, body: dict[str, Any]) -> tuple["_Reply", int]:
+    async def _chat(self, body: dict[str, Any]) -> bytes:
+        raw = self._client.chat.completions.with_raw_response
+        content: bytes = (await raw.create(**body, timeout=self._config.timeout_s)).http_response.content
+        return content
+
+    async def _vectors(self, texts: list[str]) -> bytes:
+        raw = self._client.embeddings.with_raw_response
+        asked = raw.create(
+            model=self._config.model, input=texts, encoding_format="float", timeout=self._config.timeout_s
+        )
+        return (await asked).http_response.content
+
+    async def _ask(self, post: Callable[[], Awaitable[bytes]], form: type[_Answer]) -> tuple[_Answer, int]:
         """The answer to one request, and how many were sent to get it."""
         attempt = 1
         while True:
             try:
                 async with self._slots:
-                    return await self._send(body), attempt
+                    return await self._send(post, form), attempt
             except _Failure as failure:
                 if not failure.fault.retryable or attempt == self._config.attempts:
                     raise FaultError(failure.fault) from failure
@@ -137,16 +161,14 @@ class ModelServer:
             attempt += 1
             await asyncio.sleep(wait)
 
-    async def _send(self, body: dict[str, Any]) -> "_Reply":
+    async def _send(self, post: Callable[[], Awaitable[bytes]], form: type[_Answer]) -> _Answer:
         """One request, if it is allowed. Raises `_Failure` where it came to nothing."""
         self._admit()
         self.spent += Usage(requests=1)
         try:
             async with asyncio.timeout(self._config.timeout_s):
-                response = await self._client.chat.completions.with_raw_response.create(
-                    **body, timeout=self._config.timeout_s
-                )
-            reply = _decode(response.http_response.content)
+                content = await post()
+            reply = _decode(content, form)
         except openai.APIStatusError as error:
             raise self._refused(error) from None
         except (TimeoutError, openai.APITimeoutError):
@@ -154,10 +176,10 @@ class ModelServer:
         except openai.APIConnectionError as error:
             failure = self._failure("unreachable", str(error.__cause__ or error) or type(error).__name__)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            failure = self._failure("garbage", f"the answer holds no completion: {error}")
+            failure = self._failure("garbage", f"the answer cannot be read: {error}")
         else:
             self._breaker.succeeded()
-            self.spent += reply.tokens
+            self.spent += _tokens(reply.usage)
             return reply
         self._breaker.failed()
         raise failure
@@ -230,16 +252,28 @@ class _Reply(msgspec.Struct):
             by_index.setdefault(choice.index, choice.message.content or "")
         return list(by_index.values())
 
-    @property
-    def tokens(self) -> Usage:
-        usage = self.usage or _Tokens()
-        return Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
+
+class _Vector(msgspec.Struct):
+    embedding: Annotated[list[float], msgspec.Meta(min_length=1, max_length=16_384)]
+    index: int = 0
 
 
-def _decode(content: bytes) -> _Reply:
+class _Vectors(msgspec.Struct):
+    """The same of an answer with embeddings."""
+
+    data: list[_Vector]
+    usage: _Tokens | None = None
+
+
+def _decode(content: bytes, form: type[_Answer]) -> _Answer:
     if len(content) > _LARGEST_REPLY:
         raise msgspec.DecodeError(f"it has {len(content)} bytes")
-    return msgspec.json.decode(content, type=_Reply)
+    return msgspec.json.decode(content, type=form)
+
+
+def _tokens(usage: _Tokens | None) -> Usage:
+    told = usage or _Tokens()
+    return Usage(prompt_tokens=told.prompt_tokens, completion_tokens=told.completion_tokens)
 
 
 def _seconds(retry_after: str) -> float:

@@ -1,9 +1,12 @@
 """Proposed tasks: what a proposer suggests for an environment, and what became of each suggestion."""
 
+import unicodedata
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any, Literal, Protocol
 
 import msgspec
+import xxhash
 
 from guiagent.types import Observation
 from rewards.cases import Screen
@@ -11,11 +14,21 @@ from rewards.cases import Screen
 Refusal = Literal[
     "not_executable",  # its environment could not be set up, or what it names is not on the screen
     "duplicate",  # of another proposal, by text or by embedding
+    "contaminated",  # it says again what an evaluation suite asks for
+    "too_many_infeasible",  # their share among the accepted is at its bound
     "not_judgeable",  # the judge abstains on it
     "always_solved",
     "never_solved",
     "malformed",  # the proposer's reply could not be read as a task
+    "golden_fails",  # of a synthesised task: the check does not accept its golden state
+    "initial_passes",  # ... or accepts the state it starts from
+    "too_lax",  # ... or accepts a near-miss of the golden state
+    "unstable",  # ... or says another thing the second time
 ]
+
+
+QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'"})
+"""Typographic quotation marks as the plain ones."""
 
 
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,3 +91,36 @@ class Proposer(Protocol):
     async def propose(self, situation: Situation, n: int) -> Sequence[Proposal]:
         """At most `n` proposals. FaultError (origin "judge") where a model server stays away."""
         ...
+
+
+def normalise(instruction: str) -> str:
+    """One spelling for what reads the same: NFKC, case, quotation marks, white space, the full stop."""
+    folded = unicodedata.normalize("NFKC", instruction).casefold().translate(QUOTES)
+    return " ".join(folded.split()).rstrip(" .!?")
+
+
+def digest_of(instruction: str, screen: str = "") -> str:
+    """Equal for instructions that read the same, on an equal screen."""
+    return xxhash.xxh3_128_hexdigest(f"{normalise(instruction)}\0{screen}".encode())
+
+
+def trial_outcome(proposal: str, verdicts: Sequence[float | None]) -> Outcome:
+    """What trial rollouts say of a proposal; `verdicts` are of those that no fault cut short.
+
+    Accepted where it is solved sometimes but not always: only then does a group of rollouts teach anything
+    (DAPO's dynamic sampling, arXiv 2503.14476). Judgeable where at least half of the verdicts are known.
+    """
+    known = [verdict >= 1 for verdict in verdicts if verdict is not None]
+    success = fmean(known) if known else None
+    refusal: Refusal | None = None
+    if not verdicts:
+        refusal, reason = "not_executable", "every trial ended in a fault"
+    elif len(known) < max(2, len(verdicts) / 2):
+        refusal, reason = "not_judgeable", f"the judge knew {len(known)} of {len(verdicts)}"
+    elif not any(known):
+        refusal, reason = "never_solved", f"0 of {len(known)}"
+    elif all(known):
+        refusal, reason = "always_solved", f"{len(known)} of {len(known)}"
+    else:
+        reason = f"{sum(known)} of {len(known)}"
+    return Outcome(proposal, refusal, reason, success, len(verdicts))

@@ -11,28 +11,34 @@ from typing import Any
 
 import msgspec
 
+from guiagent.errors import UsageError
 from rewards.cases import Screen, marks_of
 from rewards.judge_config import ServerConfig
 from rewards.model_server import ModelServer
 from rewards.proposals import Outcome, Proposal, Situation
-from rewards.proposer_prompts import PRESETS, REFINE, Preset
+from rewards.proposer_prompts import PRESETS, REFINE, Fact, Preset
 from rewards.replies import read_json
 from rewards.screens import STYLE, parts, text
 
 _LONGEST = 600  # characters of an instruction
 _LONGEST_GUIDEBOOK = 4000
-_MOST_EXAMPLES = 30
+_LONGEST_DEMONSTRATION = 4000
+_MOST_EXAMPLES = 30  # and exams, of which the newest are told
 _MOST_SCREENS = 12
 _MAX_SIDE = 1024  # pixels of a screen
 _REPLY_TOKENS = 4096
 
 
 class Suggestions(msgspec.Struct, frozen=True):
-    """One reply: what could be read of it, what could not, and the guidebook where one was asked for."""
+    """One reply: what could be read of it, what could not, and the guidebook, rewritten where asked for.
+
+    `asked` is how many tasks were asked for: the next request is numbered from there on.
+    """
 
     proposals: tuple[Proposal, ...]
     malformed: tuple[Outcome, ...] = ()
     guidebook: str = ""
+    asked: int = 0
 
 
 class _Reply(msgspec.Struct):
@@ -65,51 +71,70 @@ class ModelProposer:
         return self._name
 
     async def propose(self, situation: Situation, n: int) -> Sequence[Proposal]:
-        """At most `n`; what is malformed is left out. `suggest` tells of it."""
+        """At most `n`, in as many requests as bring something; what is malformed is left out. `suggest` tells
+        of it."""
         proposals: list[Proposal] = []
+        asked = 0
         while len(proposals) < n:
-            suggestions = await self.suggest(situation, n - len(proposals), first=len(proposals))
+            suggestions = await self.suggest(situation, n - len(proposals), first=asked)
             if not suggestions.proposals:
                 break
             proposals += suggestions.proposals
-        return proposals[:n]
+            asked += suggestions.asked
+        return proposals
 
     async def suggest(self, situation: Situation, n: int, *, first: int = 0) -> Suggestions:
-        """What one request brings, and one more where the preset refines; `first` numbers the proposals."""
-        wanted = min(n, self._preset.per_request)
-        content = _told(situation, self._preset, wanted, first)
+        """What one request brings, and one more where the preset refines; `first` numbers the proposals.
+
+        Raises UsageError where the situation lacks what the preset shows.
+        """
+        asked = min(n, self._preset.per_request)
+        content = _told(situation, self._preset, asked, first)
         reply = await self._ask(self._preset.system, content)
-        tasks, malformed = _read(reply, wanted, self._id(situation, first))
+        ids = [f"{situation.environment}/{self.name}/{situation.seed}/{first + k}" for k in range(asked)]
+        if reply is None:
+            nothing = Outcome(ids[0], "malformed", "the reply holds no JSON object with tasks")
+            return Suggestions((), (nothing,), situation.guidebook, asked)
+        told = dict(zip(ids, reply.tasks, strict=False))
+        read = {id: _read(task) for id, task in told.items()}
+        malformed = [Outcome(id, "malformed", why) for id, why in read.items() if isinstance(why, str)]
+        tasks = {id: task for id, task in read.items() if isinstance(task, _Suggested)}
         if self._preset.refine and tasks:
-            tasks = await self._refined(tasks, situation)
+            tasks = dict(zip(tasks, await self._refined(list(tasks.values()), situation), strict=True))
         proposals = [
             Proposal(
-                id=self._id(situation, first + number),
+                id=id,
                 instruction=task.instruction,
                 environment=situation.environment,
                 seed=situation.seed,
                 proposer=self.name,
                 feasible=task.feasible,
             )
-            for number, task in enumerate(tasks)
+            for id, task in tasks.items()
         ]
-        guidebook = (reply.guidebook if reply else "")[:_LONGEST_GUIDEBOOK]
-        return Suggestions(tuple(proposals), tuple(malformed), guidebook or situation.guidebook)
+        guidebook = "\n".join(_printable(line) for line in reply.guidebook.splitlines()).strip()
+        return Suggestions(
+            tuple(proposals),
+            tuple(malformed),
+            guidebook[:_LONGEST_GUIDEBOOK] or situation.guidebook,
+            asked,
+        )
 
     async def close(self) -> None:
         await self._server.close()
-
-    def _id(self, situation: Situation, number: int) -> str:
-        return f"{situation.environment}/{self.name}/{situation.seed}/{number}"
 
     async def _refined(self, tasks: Sequence[_Suggested], situation: Situation) -> list[_Suggested]:
         """The same tasks in more exact words; as they were where the reply does not fit them one to one."""
         listed = json.dumps([msgspec.to_builtins(task) for task in tasks])
         content = [*_screen(situation), text(f"<tasks>{_fenced(listed)}</tasks>")]
-        better, malformed = _read(await self._ask(REFINE, content), len(tasks), "")
-        if malformed or len(better) != len(tasks):
+        reply = await self._ask(REFINE, content)
+        better = [_read(task) for task in reply.tasks] if reply else []
+        if len(better) != len(tasks):
             return list(tasks)
-        return [_Suggested(new.instruction, old.feasible) for new, old in zip(better, tasks, strict=True)]
+        return [
+            old if isinstance(new, str) else _Suggested(new.instruction, old.feasible)
+            for new, old in zip(better, tasks, strict=True)
+        ]
 
     async def _ask(self, system: str, content: Sequence[dict[str, Any]]) -> _Reply | None:
         messages: list[dict[str, Any]] = [
@@ -125,34 +150,37 @@ class ModelProposer:
         return read_json(completion.texts[0], _Reply)
 
 
-def _read(reply: _Reply | None, wanted: int, id: str) -> tuple[list[_Suggested], list[Outcome]]:
-    if reply is None:
-        return [], [Outcome(id, "malformed", "the reply holds no JSON object with tasks")]
-    tasks: list[_Suggested] = []
-    malformed: list[Outcome] = []
-    for told in reply.tasks[:wanted]:
-        try:
-            task = msgspec.convert(told, _Suggested)
-        except msgspec.ValidationError as error:
-            malformed.append(Outcome(id, "malformed", str(error)))
-            continue
-        instruction = " ".join(task.instruction.split())
-        if 0 < len(instruction) <= _LONGEST:
-            tasks.append(_Suggested(instruction, task.feasible))
-        else:
-            malformed.append(Outcome(id, "malformed", f"an instruction of {len(instruction)} characters"))
-    return tasks, malformed
+def _read(told: Any) -> _Suggested | str:
+    """One task of a reply, its instruction in one line; or why it is none."""
+    try:
+        task = msgspec.convert(told, _Suggested)
+    except msgspec.ValidationError as error:
+        return str(error)
+    instruction = _printable(" ".join(task.instruction.split()))
+    if not 0 < len(instruction) <= _LONGEST:
+        return f"an instruction of {len(instruction)} characters"
+    return _Suggested(instruction, task.feasible)
+
+
+def _printable(words: str) -> str:
+    """Without what a terminal obeys or UTF-8 cannot hold."""
+    return "".join(filter(str.isprintable, words))
 
 
 def _told(situation: Situation, preset: Preset, wanted: int, first: int) -> list[dict[str, Any]]:
     """The user's message: words first, then what is to be seen."""
-    facts: dict[str, Any] = {"environment": situation.environment}
-    facts |= {"apps": list(situation.apps)} if situation.apps else {}
-    facts |= {"examples": list(situation.examples[:_MOST_EXAMPLES])} if situation.examples else {}
-    facts |= {"demonstration": situation.demonstration[:4000]} if situation.demonstration else {}
-    if situation.exams:
-        facts["exam"] = [{"task": exam.instruction, "success": exam.success} for exam in situation.exams]
-    facts |= {"guidebook": situation.guidebook} if situation.guidebook else {}
+    known: dict[Fact, Any] = {
+        "apps": list(situation.apps),
+        "examples": [example[:_LONGEST] for example in situation.examples[:_MOST_EXAMPLES]],
+        "demonstration": situation.demonstration[:_LONGEST_DEMONSTRATION],
+        "exams": [
+            {"task": exam.instruction[:_LONGEST], "success": round(exam.success, 2)}
+            for exam in situation.exams[-_MOST_EXAMPLES:]
+        ],
+        "guidebook": situation.guidebook[:_LONGEST_GUIDEBOOK],
+    }
+    facts = {"environment": situation.environment}
+    facts |= {fact: known[fact] for fact in preset.tells if known[fact]}
     # The number makes a second request for the same screen another request, which no cache answers.
     words = (
         f"<facts>{_fenced(json.dumps(facts))}</facts>\nPropose {wanted} tasks, from number {first + 1} on."
@@ -163,12 +191,16 @@ def _told(situation: Situation, preset: Preset, wanted: int, first: int) -> list
 
 def _screen(situation: Situation) -> list[dict[str, Any]]:
     frame = situation.observation.frame
-    return parts([Screen(frame)], [0], _MAX_SIDE) if frame else []
+    if not frame:
+        raise UsageError(f"{situation.environment}: this preset needs a screenshot: observe with a frame")
+    return parts([Screen(frame)], [0], _MAX_SIDE)
 
 
 def _explored(situation: Situation) -> list[dict[str, Any]]:
     """The newest screens of the exploration, each followed by what was done on it."""
     content: list[dict[str, Any]] = []
+    if not situation.exploration:
+        raise UsageError(f"{situation.environment}: this preset needs an exploration: name a run with one")
     kept = situation.exploration[-_MOST_SCREENS:]
     screens = [Screen(screen.frame, marks_of(actions)) for screen, actions in kept]
     for index, (_, actions) in enumerate(kept):

@@ -79,8 +79,8 @@ Reply with one JSON object and nothing after it:
 )
 # arXiv 2411.02337 (WebRL): failed tasks are the seeds of the next ones.
 WEBRL = _system("""\
-The examples are tasks at which an agent failed. For each, invent variations that need the same skill and are a little
-easier or about as hard: other names, other values, one requirement less, another place in the same
+The examples are tasks at which an agent failed. For each, invent variations that need the same skill and are
+a little easier or about as hard: other names, other values, one requirement less, another place in the same
 application.""")
 
 PRESETS: dict[str, Preset] = {

@@ -23,6 +23,7 @@ class StandIn:
     trouble: Callable[[int, Body], Trouble | None] = lambda k, body: None
     url: str = ""
     reply: bytes | None = None  # said in place of any completion
+    embed: Callable[[str], list[float]] | None = None  # of `/v1/embeddings`, which there is not without it
     requests: list[bytes] = field(default_factory=list)  # bodies, as they came
     headers: list[dict[str, str]] = field(default_factory=list)
     let_go: threading.Event = field(default_factory=threading.Event)
@@ -42,7 +43,12 @@ class StandIn:
             trouble = self.trouble(len(self.requests), body)
             self.requests.append(raw)
             self.headers.append({name.lower(): value for name, value in handler.headers.items()})
-        if handler.path != "/v1/chat/completions":
+        if handler.path == "/v1/embeddings" and self.embed is not None and self.reply is None:
+            told = [{"index": i, "embedding": self.embed(text)} for i, text in enumerate(body["input"])]
+            return _send(
+                handler, 200, json.dumps({"data": told[::-1], "usage": {"prompt_tokens": 3}}).encode()
+            )
+        if handler.path != "/v1/chat/completions" and self.embed is None:
             return _send(handler, 404, b'{"error": {"message": "no such path"}}')
         if trouble == "busy":
             return _send(handler, 429, b'{"error": {"message": "slow down"}}', {"Retry-After": "0"})
@@ -72,7 +78,8 @@ def _send(
     handler: BaseHTTPRequestHandler, status: int, data: bytes, headers: dict[str, str] | None = None
 ) -> None:
     handler.send_response(status)
-    for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+    # Said, since it is done: a client that used the connection again would race with its end.
+    for name, value in {"Content-Type": "application/json", "Connection": "close", **(headers or {})}.items():
         handler.send_header(name, value)
     handler.send_header("Content-Length", str(len(data)))
     handler.end_headers()

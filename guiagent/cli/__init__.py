@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from guiagent.cli import image, judge, tasks, verbs
+from guiagent.cli import image, judge, propose, tasks, verbs
 from guiagent.errors import GuiAgentError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.add_typer(image.app, name="image")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(judge.app, name="judge")
+app.add_typer(propose.app)
 
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one key of the config: a.b=c")]
 
@@ -78,7 +79,7 @@ def host(
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Option(help="A shipped recipe (arpo-demo, tiny-sft) or a TOML file.")],
+    recipe: Annotated[str, typer.Option(help="A shipped recipe (arpo-demo, zero, ...) or a TOML file.")],
     run: Annotated[Path, typer.Option(help="The run's folder; an interrupted run goes on from it.")],
     overrides: Overrides = None,
 ) -> None:

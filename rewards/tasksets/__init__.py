@@ -9,6 +9,7 @@ from rewards.tasksets.miniwob import MiniWob
 from rewards.tasksets.osworld import Osworld
 from rewards.tasksets.phone import PhoneTasks
 from rewards.tasksets.proposed import Proposed
+from rewards.tasksets.synthetic import Synthetic
 
 
 class MakeTaskset(Protocol):
@@ -21,13 +22,17 @@ TASKSETS: dict[str, MakeTaskset] = {"miniwob": MiniWob, "phone": PhoneTasks, "pr
 
 
 def find_taskset(name: str, oracle: bool = False) -> Taskset:
-    """A taskset of `TASKSETS` by its name, or with "osworld:PATH" OSWorld's task files below that path.
+    """A taskset of `TASKSETS` by its name, with "osworld:PATH" OSWorld's task files below that path, or with
+    "synthetic:FILE" the verified tasks of a file.
 
     Raises UsageError where there is none of that name, or a task file is bad.
     """
     kind, _, where = name.partition(":")
     if kind == "osworld" and where:
         return Osworld(Path(where))
+    if kind == "synthetic" and where:
+        return Synthetic(Path(where), oracle)
     if name not in TASKSETS:
-        raise UsageError(f"no taskset {name!r}; known: {', '.join(sorted(TASKSETS))}, osworld:PATH")
+        known = ", ".join((*sorted(TASKSETS), "osworld:PATH", "synthetic:FILE"))
+        raise UsageError(f"no taskset {name!r}; known: {known}")
     return TASKSETS[name](oracle=oracle)

@@ -70,21 +70,25 @@ location.protocol === 'file:' && 'seed' in core
   ? [WOB_TASK_READY, WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, WOB_REWARD_REASON] : null
 """
 _UTTERANCE = "(u => typeof u === 'string' ? u : u.utterance)(core.getUtterance())"
-_SCRIPT = files(__package__).joinpath("miniwob.js").read_text()
+READER = files(__package__).joinpath("miniwob.js").read_text()
 _READY_POLLS = 200
 
 
 @dataclass(frozen=True)
 class MiniWobTask:
-    """One page with one seed. `probes` ask the page for its own verdict with every observation."""
+    """One page with one seed. `probes` ask the page for its own verdict with every observation.
+
+    `then` is JavaScript for the page once it is set up.
+    """
 
     id: str
     seed: int
     max_steps: int
     probes: Mapping[str, str] = field(default_factory=lambda: {"state": _STATE})
+    then: str = ""
 
     async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
-        baseline = Baseline(url=f"miniwob:{self.id}", script=_SETUP)
+        baseline = Baseline(url=f"miniwob:{self.id}", script=_SETUP + self.then)
         asked = {**spec.probes, **self.probes, "utterance": _UTTERANCE}
         first = replace(spec, probes=asked, have=None)
         observation = await device.reset(self.seed, baseline, first)
@@ -136,7 +140,7 @@ class MiniWobTask:
         return Ending()
 
     async def _read(self, device: Device) -> dict[str, Any]:
-        call = f"({_SCRIPT})('{self.id}')"
+        call = f"({READER})('{self.id}')"
         shown = await device.observe(ObserveSpec(frame="none", probes={"page": call}))
         page: dict[str, Any] = shown.probes["page"]
         return page
@@ -166,7 +170,7 @@ class MiniWob:
             raise UsageError(f"no MiniWoB task {name!r}; known: {', '.join(self.names)}")
         probes = {"state": _STATE}
         if self.oracle:
-            call = f"({_SCRIPT})('{name}')"
+            call = f"({READER})('{name}')"
             as_actions = "points.map(([x, y]) => ({type: 'click', x, y}))"
             probes["oracle"] = f"(points => {as_actions})({call}.goal)"
             probes["candidates"] = f"(points => {as_actions})({call}.candidates)"

@@ -1,0 +1,283 @@
+"""What `guiagent propose` does: situations from a device or a run, proposals, validation, the book."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+from rich.console import Console
+
+from guiagent.actions import Open
+from guiagent.cli.progress import StageLine
+from guiagent.cli.synthesizing import print_counts
+from guiagent.client import FarmClient
+from guiagent.embedded import private_pool
+from guiagent.errors import InfrastructureError, UsageError
+from guiagent.protocols import Device, Shell
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import Baseline, Observation, ObserveSpec
+from guiagent.wire import Grant
+from rewards import evolution, similarity
+from rewards.cases import Screen
+from rewards.elements import ELEMENTS
+from rewards.grammar import KINDS, GrammarProposer
+from rewards.judge_config import ServerConfig
+from rewards.proposals import Exam, Outcome, Proposal, Situation
+from rewards.proposer_prompts import PRESETS
+from rewards.tasksets.miniwob import MiniWob
+from rewards.validation import Book, Validator
+
+_SPEC = ObserveSpec(frame="png")
+_SIZES = {"browser": "browser=1@1024x768", "phone": "phone=1", "desktop": "desktop=1"}
+_IN_VAIN = 5  # requests in a row that bring nothing acceptable
+_EVALUATION_SEEDS = range(10**9, 10**9 + 20)
+_MOST_OF_A_KIND = 50  # proposals of one grammar for one screen
+_APPS_S = 15.0
+
+
+class Wish(NamedTuple):
+    """What the command line says."""
+
+    preset: str
+    book: Path
+    device: str
+    n: int
+    url: str | None
+    model: str
+    start: str | None
+    examples: Path | None
+    demonstration: Path | None
+    avoid: Path | None
+    run: Path | None
+    embed: str
+
+    @property
+    def environment(self) -> str:
+        return self.start or self.device
+
+
+class Suggested(NamedTuple):
+    proposals: Sequence[Proposal]
+    malformed: Sequence[Outcome] = ()
+    guidebook: str = ""
+
+
+def propose(wish: Wish) -> None:
+    _check(wish)
+    console = Console(highlight=False)
+    with Book(wish.book) as book, StageLine(console, "1/1", "propose") as line:
+        counts = asyncio.run(_work(wish, book, line))
+    print_counts(counts, console)
+    console.print(f"book      {wish.book}: {len(book.accepted)} accepted so far", soft_wrap=True)
+    if not counts["accepted"]:
+        raise InfrastructureError(f"no proposal was accepted; {wish.book} says why")
+
+
+async def _work(wish: Wish, book: Book, line: StageLine) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    in_vain = 0
+    async with AsyncExitStack() as stack:
+        proposer = await stack.enter_async_context(_proposer(wish))
+        situations = await stack.enter_async_context(_situations(wish, book))
+        validator = await _validator(wish, book, stack)
+        async for situation in situations:
+            suggested = await proposer.suggest(_told(wish, book, situation), wish.n - counts["accepted"])
+            for proposal in suggested.proposals:
+                if counts["accepted"] >= wish.n:
+                    break
+                outcome = await validator.outcome(proposal)
+                book.add(proposal, outcome)
+                counts[outcome.refusal or "accepted"] += 1
+            for outcome in suggested.malformed:
+                book.conclude(outcome)
+                counts["malformed"] += 1
+            if suggested.guidebook:
+                book.learn(suggested.guidebook)
+            line.update(f"{counts['accepted']} of {wish.n} accepted, {counts.total()} proposed")
+            progress = any(p.id in {a.id for a in book.accepted} for p in suggested.proposals)
+            in_vain = 0 if progress else in_vain + 1
+            if counts["accepted"] >= wish.n or in_vain >= _IN_VAIN:
+                break
+    return counts
+
+
+def _check(wish: Wish) -> None:
+    if wish.device not in _SIZES:
+        raise UsageError(f"no device {wish.device!r}; known: {', '.join(_SIZES)}")
+    if wish.preset == "grammar":
+        if wish.device != "browser" or not wish.start:
+            raise UsageError("the grammar reads the elements of a page: --device browser --start URL")
+        return
+    if wish.preset not in PRESETS:
+        raise UsageError(f"no preset {wish.preset!r}; known: grammar, {', '.join(PRESETS)}")
+    if not wish.url:
+        raise UsageError(f"the preset {wish.preset} asks a model: --url and --model say which")
+    if PRESETS[wish.preset].shows == "exploration" and wish.run is None:
+        raise UsageError(f"the preset {wish.preset} needs an exploration: --run FOLDER")
+    if wish.device == "browser" and PRESETS[wish.preset].shows == "screen" and not wish.start:
+        raise UsageError("say which page to begin at: --start URL")
+
+
+class _Grammar:
+    """The proposer without a model: all kinds of the grammar, on the elements of the page."""
+
+    async def suggest(self, situation: Situation, n: int) -> Suggested:
+        found = [p for kind in KINDS for p in await GrammarProposer(kind).propose(situation, _MOST_OF_A_KIND)]
+        # The hidden check numbers elements as a page of a taskset does; here nobody could read it.
+        return Suggested([replace(proposal, check=None) for proposal in found])
+
+
+class _Model:
+    def __init__(self, wish: Wish) -> None:
+        try:
+            from rewards.proposer import ModelProposer
+        except ModuleNotFoundError as error:
+            raise InfrastructureError(
+                f"{error.name} is not installed: pip install 'guiagent[judge]'"
+            ) from None
+        self.proposer = ModelProposer(ServerConfig(url=wish.url, model=wish.model), wish.preset)
+
+    async def suggest(self, situation: Situation, n: int) -> Suggested:
+        found = await self.proposer.suggest(situation, n)
+        return Suggested(found.proposals, found.malformed, found.guidebook)
+
+
+@asynccontextmanager
+async def _proposer(wish: Wish) -> AsyncIterator[_Grammar | _Model]:
+    if wish.preset == "grammar":
+        yield _Grammar()
+        return
+    model = _Model(wish)
+    try:
+        yield model
+    finally:
+        await model.proposer.close()
+
+
+async def _validator(wish: Wish, book: Book, stack: AsyncExitStack) -> Validator:
+    embed, cosine = similarity.hashed_ngrams, similarity.COSINE
+    if wish.embed:
+        from rewards.embedding import MODEL_COSINE, ServerEmbedding
+
+        server = ServerEmbedding(ServerConfig(url=wish.url, model=wish.embed))
+        stack.push_async_callback(server.close)
+        embed, cosine = server, MODEL_COSINE
+    validator = Validator([*_lines(wish.avoid), *_evaluation(wish.device)], embed=embed, cosine=cosine)
+    await validator.recall(book.accepted)
+    return validator
+
+
+def _evaluation(device: str) -> list[str]:
+    """The instructions of the phone's evaluation templates; other suites' come with --avoid."""
+    if device != "phone":
+        return []
+    from rewards.tasksets.phone import UNSEEN_APP_TEMPLATES, UNSEEN_TEMPLATES, PhoneTasks
+
+    names = (*UNSEEN_TEMPLATES, *UNSEEN_APP_TEMPLATES)
+    return [PhoneTasks().task(name, seed).instruction for name in names for seed in _EVALUATION_SEEDS]
+
+
+@asynccontextmanager
+async def _situations(wish: Wish, book: Book) -> AsyncIterator[AsyncIterator[Situation]]:
+    """Endless where a device shows itself, numbered on from the book; one an episode of a run."""
+    seen = [p.seed for p in book.proposals.values() if p.environment == wish.environment]
+    first = 1 + max(seen, default=-1)
+    if wish.run is not None:
+        with TrajectoryStore(wish.run / "trajectories", readonly=True) as store:
+            yield _explored(wish, store, first)
+        return
+    with private_pool(_SIZES[wish.device]) as endpoint:
+        grants: list[Grant] = ["exec"] if wish.device == "browser" else ["shell"]
+        async with (
+            FarmClient(endpoint.url, endpoint.token) as farm,
+            farm.lease(wish.device, grants=grants, label="guiagent propose") as device,
+        ):
+            yield _shown(wish, device, first)
+
+
+async def _shown(wish: Wish, device: Device, first: int) -> AsyncIterator[Situation]:
+    spec = replace(_SPEC, probes={"elements": ELEMENTS}) if wish.preset == "grammar" else _SPEC
+    apps = await _apps(wish, device)
+    seed = first
+    while True:
+        observation = await _begin(wish, device, seed, spec)
+        yield Situation(wish.environment, seed, observation, apps=apps)
+        seed += 1
+
+
+async def _begin(wish: Wish, device: Device, seed: int, spec: ObserveSpec) -> Observation:
+    """The device at its start. A start that cannot be is told and not proposed for."""
+    scheme, _, page = (wish.start or "").partition(":")
+    if scheme == "miniwob":  # such a page shows nothing before its episode begins
+        return (await MiniWob().task(page, seed).setup(device, spec))[1]
+    if wish.device == "browser":
+        return await device.reset(seed, Baseline(url=wish.start or "about:blank"), spec)
+    observation = await device.reset(seed, Baseline(), spec)
+    if wish.start:
+        observation = await device.act([Open(target=wish.start)], spec)
+        if observation.action_error:
+            raise UsageError(f"{wish.start}: {observation.action_error}")
+    return observation
+
+
+async def _apps(wish: Wish, device: Device) -> list[str]:
+    commands = {
+        "phone": ["pm", "list", "packages"],
+        "desktop": ["/bin/sh", "-c", "ls /usr/share/applications | sed -n 's/[.]desktop$//p'"],
+    }
+    if wish.device not in commands or not isinstance(device, Shell):
+        return []
+    listed = await device.exec(commands[wish.device], _APPS_S)
+    return [line.removeprefix("package:") for line in listed.stdout.splitlines() if line][:100]
+
+
+async def _explored(wish: Wish, store: TrajectoryStore, first: int) -> AsyncIterator[Situation]:
+    """Each episode's screens and actions; those before the first were proposed from already."""
+    for seed, trajectory in enumerate(store):
+        if seed < first or not trajectory.final_frame:
+            continue
+        steps = [(Screen(store.frame(s.frame)), s.policy.actions) for s in trajectory.steps]
+        last = store.frame(trajectory.final_frame)
+        size = trajectory.steps[-1] if trajectory.steps else None
+        shown = Observation(size.width if size else 0, size.height if size else 0, frame=last)
+        yield Situation(wish.environment, seed, shown, exploration=[*steps, (Screen(last), [])])
+
+
+def _told(wish: Wish, book: Book, situation: Situation) -> Situation:
+    """The situation with what files, and earlier proposals' trials, add to it."""
+    tried = [
+        (proposal, outcome)
+        for id, proposal in book.proposals.items()
+        if (outcome := book.outcomes[id]).success is not None
+    ]
+    situation = replace(
+        situation,
+        examples=_lines(wish.examples),
+        demonstration="\n".join(_lines(wish.demonstration)),
+        guidebook=book.guidebook,
+    )
+    if wish.preset == "seagent":
+        exams = [Exam(proposal.instruction, outcome.success or 0.0) for proposal, outcome in tried]
+        return evolution.examine(
+            evolution.advance(evolution.Phases(guidebook=book.guidebook), exams), situation
+        )
+    if wish.preset == "webrl":
+        failed = evolution.take_in(evolution.Evolution(), tried)
+        if failed.seeds:
+            return evolution.evolve(failed, situation)[1]
+        if not situation.examples:
+            raise UsageError("webrl varies tasks that failed: none is in the book, and no --examples FILE")
+    return situation
+
+
+def _lines(path: Path | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    return [line.strip() for line in text.splitlines() if line.strip()]

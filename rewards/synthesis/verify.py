@@ -1,0 +1,86 @@
+"""The proof of a triple by execution: its check accepts the golden state and nothing before or beside it."""
+
+import msgspec
+
+from guiagent.errors import FaultError
+from guiagent.protocols import Device
+from guiagent.types import Ending, ObserveSpec
+from rewards.proposals import Outcome, Refusal
+from rewards.synthesis.task import WORLDS, SyntheticTask, told
+from rewards.synthesis.triples import Triple, bounded
+
+_BLIND = ObserveSpec(frame="none")
+_SEEDS = (0, 1)  # the device holds other things besides in the second run
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What the check said, condition by condition, of the initial and the golden state and near-misses."""
+
+    initial: tuple[bool, ...]
+    golden: tuple[bool, ...]
+    near_misses: dict[str, tuple[bool, ...]]
+
+
+async def verify(triple: Triple, device: Device) -> Outcome:
+    """Accepted only where check(golden) = 1, and check(initial) and check of every near-miss 0, twice.
+
+    Raises FaultError of any origin but "task": a device that fails proves nothing.
+    """
+    if wrong := malformed(triple):
+        return Outcome(triple.id, "malformed", wrong)
+    try:
+        runs = [await execute(SyntheticTask(triple, seed), device) for seed in _SEEDS]
+    except FaultError as error:
+        if error.fault.origin != "task":
+            raise
+        return Outcome(triple.id, "not_executable", error.fault.message)
+    refusal, reason = _judge(triple, runs)
+    return Outcome(triple.id, refusal, reason, trials=len(runs))
+
+
+def malformed(triple: Triple) -> str:
+    """Why a triple is none, before any device is asked; "" where it is one."""
+    world = WORLDS[triple.device]
+    try:
+        for state in (triple.initial, triple.golden):
+            world.checked(bounded(state))
+        bounded({"check": msgspec.to_builtins(triple.check)})
+        for condition in triple.check:
+            world.condition(condition)
+    except ValueError as error:
+        return str(error)
+    if missing := [name for name in triple.golden if name not in triple.initial]:
+        return f"the golden state holds {missing[0]}, of which the initial state says nothing"
+    return ""
+
+
+async def execute(task: SyntheticTask, device: Device) -> Run:
+    """The check on every state of a triple, each installed on the device and read back."""
+
+    async def read() -> tuple[bool, ...]:
+        score = await task.check(device, shown, Ending())
+        return tuple(score.evidence["conditions"])
+
+    _, shown = await task.setup(device, _BLIND)
+    initial = await read()
+    await task.oracle(device)
+    golden = await read()
+    missed = {}
+    for name in task.mutants:
+        await task.mutate(name, device)
+        missed[name] = await read()
+    return Run(initial, golden, missed)
+
+
+def _judge(triple: Triple, runs: list[Run]) -> tuple[Refusal | None, str]:
+    first, *others = runs
+    if any(other != first for other in others):
+        return "unstable", "the check said another thing the second time"
+    if not all(first.golden):
+        return "golden_fails", f"the golden state does not meet: {told(first.golden.index(False), triple)}"
+    if all(first.initial):
+        return "initial_passes", "the check holds before anything is done"
+    lax = [name for name, met in first.near_misses.items() if all(met)]
+    if lax:
+        return "too_lax", f"the check holds with {lax[0]}"
+    return None, f"{len(first.near_misses)} near-misses refused"
