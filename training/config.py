@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from guiagent.errors import InfrastructureError
+from rewards.judge_config import JudgeConfig
 
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
@@ -46,7 +47,7 @@ class RolloutConfig(_Config):
 class UpdateConfig(_Config):
     """One optimiser step: what it takes and how far it goes."""
 
-    algorithm: Literal["arpo"] = "arpo"
+    algorithm: Literal["arpo", "zerogui"] = "arpo"
     groups: Positive = 16
     learning_rate: Rate = 3e-4
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
@@ -54,10 +55,17 @@ class UpdateConfig(_Config):
     max_staleness: Positive = 4  # policy versions between sampling and training
 
 
-class TrainConfig(_Config):
-    """`guiagent train --recipe arpo-demo`: online RL of a policy on a farm of browsers."""
+class EvaluationConfig(_Config):
+    """A suite that the policy is measured on before and after training; null, random and oracle beside it."""
 
-    taskset: Literal["miniwob"] = "miniwob"
+    suite: str = "miniwob-demo"
+    episodes: Positive = 30  # per task
+
+
+class TrainConfig(_Config):
+    """`guiagent train --recipe arpo-demo` or `zero`: online RL of a policy on a farm of browsers."""
+
+    taskset: Literal["miniwob", "proposed"] = "miniwob"
     tasks: Annotated[tuple[str, ...], Field(min_length=1)]
     policy: str = "tiny"  # the checkpoint to start from: a folder, or the shipped small policy
     steps: Positive = 200
@@ -66,6 +74,8 @@ class TrainConfig(_Config):
     seed: int = 0
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
+    judge: JudgeConfig | None = None  # gives the rewards in place of the tasks' checks
+    evaluation: EvaluationConfig | None = None
 
 
 class WarmStartConfig(_Config):
@@ -76,5 +86,17 @@ class WarmStartConfig(_Config):
     steps: Positive = 2_600
     batch: Positive = 32
     learning_rate: Rate = 1.5e-3
+    processes: Positive = 2  # one thread each
+    seed: int = 0
+
+
+class JudgeFitConfig(_Config):
+    """`guiagent train --recipe tiny-judge`: the small judge from episodes whose outcome is known."""
+
+    labelled: Positive = 15_000  # episodes with a known outcome
+    devices: Positive = 6
+    steps: Positive = 2_000
+    batch: Positive = 32
+    learning_rate: Rate = 1e-3
     processes: Positive = 2  # one thread each
     seed: int = 0

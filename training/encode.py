@@ -99,10 +99,10 @@ class Encoder:
         return dialect
 
     def _picture(self, frame: bytes) -> Picture:
-        try:
-            image = Image.open(io.BytesIO(frame)).convert("RGB")
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise FaultError(Fault("device", "bad_frame", f"a frame is no picture: {error}")) from error
+        return self.prepare(decode(frame))
+
+    def prepare(self, image: Image.Image) -> Picture:
+        """An RGB image, resized as its model's processor would."""
         factor = self._patch * self._merge
         size = smart_resize(*image.size, factor, self._min_pixels, self._max_pixels)
         if size != image.size:
@@ -125,6 +125,14 @@ class Encoder:
     def _plain(self, text: str) -> list[int]:
         """Somebody else's text: no special token can come of it."""
         return list(self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+
+
+def decode(frame: bytes) -> Image.Image:
+    """An encoded frame as RGB. FaultError (origin "device") where it is no picture, or an absurdly large one."""
+    try:
+        return Image.open(io.BytesIO(frame)).convert("RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise FaultError(Fault("device", "bad_frame", f"a frame is no picture: {error}")) from error
 
 
 def patchify(pixels: torch.Tensor, patch: int, merge: int, temporal: int) -> torch.Tensor:

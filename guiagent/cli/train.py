@@ -4,19 +4,17 @@ import asyncio
 import tomllib
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from eval.suites import find_suite
 from guiagent import config as configuration
+from guiagent.cli.experiment import Experiment, ShowTraining, judge_of
 from guiagent.cli.farm import own_farm
 from guiagent.cli.progress import StageLine
 from guiagent.errors import UsageError
 from rewards.tasksets.miniwob import HEIGHT, WIDTH
-from training.config import TrainConfig, WarmStartConfig
-
-if TYPE_CHECKING:
-    from training import train as training
+from training.config import JudgeFitConfig, TrainConfig, WarmStartConfig
 
 
 def recipe_path(recipe: str) -> Path:
@@ -32,37 +30,38 @@ def recipe_path(recipe: str) -> Path:
 def train(recipe: str, run: Path, overrides: list[str]) -> None:
     path = recipe_path(recipe)
     console = Console()
-    if "demonstrations" in tomllib.loads(path.read_text()):
+    told = tomllib.loads(path.read_text())
+    if "demonstrations" in told:
         _warm_start(configuration.load(WarmStartConfig, path, overrides), run, console)
+        return
+    if "labelled" in told:
+        _fit_judge(configuration.load(JudgeFitConfig, path, overrides), run, console)
+        return
+    config = configuration.load(TrainConfig, path, overrides)
+    if config.evaluation is not None:
+        measured = config.evaluation
+        title = f"Online RL by the recipe {path.stem}"
+        Experiment(title, config, run, find_suite(measured.suite), measured.episodes).conduct(console)
     else:
-        _reinforce(configuration.load(TrainConfig, path, overrides), run, console)
+        _reinforce(config, run, console)
 
 
 def _reinforce(config: TrainConfig, run: Path, console: Console) -> None:
     from training import train as training
 
     async def work() -> training.Trained:
-        async with own_farm(config.rollout.devices, WIDTH, HEIGHT) as farm:
+        async with judge_of(config) as judge, own_farm(config.rollout.devices, WIDTH, HEIGHT) as farm:
             console.print(
                 f"farm      {config.rollout.devices} browsers  live page {farm.live_url}", soft_wrap=True
             )
             with StageLine(console, "1/1", "train") as line:
-                return await training.train(config, run, farm.client, lambda p: line.update(training_line(p)))
+                return await training.train(config, run, farm.client, ShowTraining(console, line), judge)
 
     trained = asyncio.run(work())
     for refused in trained.refused:
         console.print(f"passed over a damaged checkpoint: {refused}", soft_wrap=True)
     console.print(
         f"trained {trained.step} steps on {trained.episodes} episodes; the policy is {trained.policy}"
-    )
-
-
-def training_line(progress: "training.Progress") -> str:
-    """One update in one line."""
-    p = progress
-    return (
-        f"step {p.step}  {p.episodes:,} episodes  {p.episodes_per_second:.0f}/s  success {p.success:5.1%}  "
-        f"entropy {p.entropy:.2f}  staleness {p.staleness:.1f}  faults {p.faults}"
     )
 
 
@@ -91,3 +90,30 @@ def _warm_start(config: WarmStartConfig, run: Path, console: Console) -> None:
             lambda p: line.update(f"step {p.done:,} of {p.total:,}  loss {p.loss:.3f}"),
         )
     console.print(f"the small policy is {run / 'policy'}")
+
+
+def _fit_judge(config: JudgeFitConfig, run: Path, console: Console) -> None:
+    from guiagent.trajectories import TrajectoryStore
+    from training.tiny import judge_fit
+
+    async def play() -> None:
+        with TrajectoryStore(run / "episodes") as store, StageLine(console, "1/2", "episodes") as line:
+            if len(store) >= config.labelled:
+                return line.update(f"{len(store):,} labelled episodes are there already")
+            async with own_farm(config.devices, WIDTH, HEIGHT) as farm:
+                await judge_fit.collect(
+                    farm.client,
+                    store,
+                    config,
+                    lambda p: line.update(f"{p.done:,} of {p.total:,} labelled episodes"),
+                )
+
+    asyncio.run(play())
+    with StageLine(console, "2/2", "fit") as line:
+        judge_fit.fit(
+            run / "episodes",
+            run / "judge",
+            config,
+            lambda p: line.update(f"step {p.done:,} of {p.total:,}  loss {p.loss:.3f}"),
+        )
+    console.print(f"the small judge is {run / 'judge'}")

@@ -1,0 +1,78 @@
+"""Scripted episodes by the thousand, committed under ids of their own: collecting goes on where it was."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from guiagent.client import FarmClient
+from guiagent.errors import Fault, FaultError
+from guiagent.protocols import Device
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import Trajectory
+
+_CHUNK = 500  # episodes, sorted by page: loading a page costs more than setting one up again
+
+KeepFrame = Callable[[bytes], str]
+
+
+class Job(NamedTuple):
+    """One episode to play. `play` runs it on a device and names it `id`."""
+
+    id: str
+    page: str
+    play: Callable[[Device, KeepFrame], Awaitable[Trajectory]]
+
+
+async def collect(
+    farm: FarmClient,
+    store: TrajectoryStore,
+    jobs: Sequence[Job],
+    devices: int,
+    on_commit: Callable[[int], None],
+) -> None:
+    """Commit an episode for every job; those that are in the store already are not played again.
+
+    `on_commit` is told how many there are. Raises FaultError when going through all that are missing brings
+    none.
+    """
+    while missing := [job for job in jobs if job.id not in store]:
+        before = len(store)
+        fault = await _once(missing, farm, store, devices, on_commit)
+        if fault is not None and len(store) == before:
+            raise FaultError(fault)
+
+
+async def _once(
+    missing: Sequence[Job],
+    farm: FarmClient,
+    store: TrajectoryStore,
+    devices: int,
+    on_commit: Callable[[int], None],
+) -> Fault | None:
+    """Try each once; returns one of the faults that cost an episode."""
+    chunks = iter([missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)])
+    fault: Fault | None = None
+
+    async def slot(number: int) -> None:
+        nonlocal fault
+        for chunk in chunks:
+            finished: list[Trajectory] = []
+            async with farm.lease("browser", grants=("exec",), label=f"episodes {number}") as device:
+                for job in sorted(chunk, key=lambda job: job.page):
+                    trajectory = await job.play(device, store.put_frame)
+                    if trajectory.fault is None:
+                        finished.append(trajectory)
+                    else:
+                        fault = trajectory.fault
+                        if fault.origin in ("device", "farm"):
+                            break  # the rest of the chunk is for another device
+            await asyncio.to_thread(store.commit, finished)
+            on_commit(len(store))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for number in range(devices):
+                group.create_task(slot(number))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+    return fault

@@ -1,0 +1,224 @@
+"""`guiagent train --recipe tiny-judge`: labelled episodes from real pages, a fit to them, and thresholds.
+
+The fit starts from the small policy, which sees and aims already. It minimises the cross-entropy of the
+verdict on whole episodes, of the expectation after every screen (the progress estimator's target is the
+outcome the replayed episode came to), and of the click that was right. A tenth of the episodes is kept out of
+it: where a vote passes and fails is measured there.
+"""
+
+import math
+import random
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
+from transformers import PreTrainedModel
+
+from guiagent.client import FarmClient
+from guiagent.dialects.ui_tars import UiTars
+from guiagent.episode import run_episode
+from guiagent.errors import InfrastructureError
+from guiagent.protocols import Device, Policy
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import Trajectory
+from rewards.cases import Case, case_of
+from rewards.tasksets.miniwob import TRAIN_TASKS
+from training.config import SMALL_POLICY, JudgeFitConfig
+from training.encode import Encoder
+from training.engine.local import LocalPolicy
+from training.pretrained import open_model
+from training.tiny import collecting, forgeries, labelled, model, supervised
+from training.tiny.collecting import Job, KeepFrame
+from training.tiny.judge import Thresholds
+from training.tiny.reading import read, show, verdicts
+
+SEEDS = range(1_000_000)  # reinforcement learning and evaluation take theirs from above
+_MAX_NEW_TOKENS = 16
+_HELD_OUT = 10  # one episode in so many is for the thresholds
+_EXPECTATION_WEIGHT, _CLICK_WEIGHT = 0.2, 0.3
+_SHIFTED, _SHIFT_PX = 0.5, 6  # share of the samples, and pixels
+_IDLE, _IDLE_PICTURED, _PICTURED, _CLAIMED = 0.04, 0.04, 0.04, 0.1  # shares of forged samples
+_OWN_WEIGHT = 3  # how often a page's own task is drawn, against each kind of proposal
+_HARD_WEIGHT = 3  # and how often the pages are whose elements differ in a few pixels only, against the others
+_HARD = frozenset({"click-test-2", "click-color", "click-widget", "identify-shape"})
+_FALSE_PASSES, _FALSE_FAILS = 0.05, 0.05  # of the failures a vote may pass; of the successes it may fail
+_CASES = 64  # measured together
+
+
+@dataclass(frozen=True)
+class Progress:
+    stage: str  # "collect" or "fit"
+    done: int
+    total: int
+    loss: float = float("nan")
+
+
+OnProgress = Callable[[Progress], None]
+
+
+async def collect(
+    farm: FarmClient, store: TrajectoryStore, config: JudgeFitConfig, on_progress: OnProgress
+) -> None:
+    """Play and commit `config.labelled` episodes; those that are there already are not played again."""
+    tasks = labelled.LabelledTasks()
+    policy = LocalPolicy(SMALL_POLICY, max_new_tokens=_MAX_NEW_TOKENS, seed=config.seed)
+
+    async def play(index: int, planned: labelled.Planned, device: Device, keep: KeepFrame) -> Trajectory:
+        task = tasks.task(planned)
+        hand = labelled.CarelessHand(task, UiTars(model.FACTOR), seed=config.seed * 10**9 + index)
+        player: Policy = policy if planned.by_policy else hand
+        trajectory = await run_episode(
+            task, device, player, keep_frame=keep, spec=planned.spec, id=_id(index), group=planned.player
+        )
+        if trajectory.fault is not None and trajectory.fault.code == "nothing_to_propose":
+            return await play(index, planned._replace(kind=""), device, keep)
+        return trajectory
+
+    plan = labelled.plan(config.labelled, config.seed, TRAIN_TASKS, SEEDS)
+    jobs = [
+        Job(_id(index), planned.page, partial(play, index, planned)) for index, planned in enumerate(plan)
+    ]
+    try:
+        await collecting.collect(
+            farm,
+            store,
+            jobs,
+            config.devices,
+            lambda done: on_progress(Progress("collect", done, config.labelled)),
+        )
+    finally:
+        policy.close()
+
+
+def fit(episodes: Path, output: Path, config: JudgeFitConfig, on_progress: OnProgress) -> None:
+    """Make a judge of the episodes in the store at `episodes`; checkpoint and thresholds go to `output`.
+
+    Raises InfrastructureError where there are too few episodes of either outcome.
+    """
+    shutil.rmtree(output, ignore_errors=True)
+    shutil.copytree(SMALL_POLICY, output)
+    supervised.fit(
+        partial(losses, episodes),
+        output,
+        config,
+        lambda step, loss: on_progress(Progress("fit", step, config.steps, loss)),
+    )
+    halve(output)
+    with TrajectoryStore(episodes, readonly=True) as store:
+        held_out = [t for i, t in enumerate(store) if t.valid and i % _HELD_OUT == 0]
+        found = thresholds(*measure(output, held_out, store.frame))
+    (output / "judge.json").write_bytes(msgspec.json.encode(found))
+
+
+def halve(checkpoint: Path) -> None:
+    """Half precision: three megabytes, and readings that differ in the third digit."""
+    model.save(open_model(checkpoint).half(), Encoder(checkpoint).processor, checkpoint)
+
+
+def measure(
+    checkpoint: Path, trajectories: Sequence[Trajectory], frame: Callable[[str], bytes]
+) -> tuple[list[float], list[bool]]:
+    """The probability the model gives each episode's success, and whether it was one."""
+    encoder, network = Encoder(checkpoint), open_model(checkpoint).float()
+    probabilities: list[float] = []
+    for start in range(0, len(trajectories), _CASES):
+        cases = [case_of(t, frame) for t in trajectories[start : start + _CASES]]
+        probabilities += verdicts(network, encoder, [show(case, encoder) for case in cases])
+    return probabilities, [trajectory.success for trajectory in trajectories]
+
+
+def thresholds(probabilities: Sequence[float], successes: Sequence[bool]) -> Thresholds:
+    """A vote passes from where `_FALSE_PASSES` of the failures would, and never below a half; it fails up to
+    where `_FALSE_FAILS` of the successes would, and never above a half."""
+    pairs = list(zip(probabilities, successes, strict=True))
+    failures = sorted(p for p, success in pairs if not success)
+    passes = sorted(p for p, success in pairs if success)
+    if not failures or not passes:
+        raise InfrastructureError("there are no episodes of both outcomes to measure: collect more of them")
+    pass_from = math.nextafter(failures[math.ceil(len(failures) * (1 - _FALSE_PASSES)) - 1], math.inf)
+    fail_to = math.nextafter(passes[math.floor(len(passes) * _FALSE_FAILS)], -math.inf)
+    return Thresholds(max(pass_from, 0.5), min(fail_to, 0.5))
+
+
+def losses(
+    episodes: Path, network: PreTrainedModel, encoder: Encoder, size: int, seed: int
+) -> Iterator[torch.Tensor]:
+    """See this file's head."""
+    rng = random.Random(seed)
+    with TrajectoryStore(episodes, readonly=True) as store:
+        draws = _Draws([t for i, t in enumerate(store) if t.valid and i % _HELD_OUT], store.frame, rng)
+        while True:
+            samples = [draws.draw() for _ in range(size)]
+            by = [
+                (rng.randint(-_SHIFT_PX, _SHIFT_PX), rng.randint(-_SHIFT_PX, _SHIFT_PX))
+                if rng.random() < _SHIFTED
+                else (0, 0)
+                for _ in samples
+            ]
+            shown = [show(case, encoder, shift) for (case, _), shift in zip(samples, by, strict=True)]
+            made = read(network, encoder, shown)
+            met = torch.tensor([met for _, met in samples], dtype=torch.float32)
+            every = met.repeat_interleave(torch.tensor([len(s.ends) for s in shown]))
+            right = made.clicks[made.last][met == 1]
+            yield (
+                cross_entropy(made.verdicts[made.last], met)
+                + _EXPECTATION_WEIGHT * cross_entropy(made.expectations, every)
+                - _CLICK_WEIGHT * right.sum() / size
+            )
+
+
+class _Draws:
+    """Cases with their outcome: right and wrong, by policy and hand, each equally often; some are forged."""
+
+    def __init__(
+        self, trajectories: Sequence[Trajectory], frame: Callable[[str], bytes], rng: random.Random
+    ) -> None:
+        self._frame, self._rng = frame, rng
+        self._found: defaultdict[tuple[str, bool], defaultdict[str, list[Trajectory]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for trajectory in trajectories:
+            self._found[trajectory.task, trajectory.success][trajectory.group].append(trajectory)
+        self._tasks = sorted(task for task, _ in self._found if (task, True) in self._found)
+        if not self._tasks:
+            raise InfrastructureError("no episode to learn from succeeded: collect more of them")
+        self._weights = [_weight(task) for task in self._tasks]
+
+    def draw(self) -> tuple[Case, bool]:
+        task, met = self._rng.choices(self._tasks, self._weights)[0], self._rng.random() < 0.5
+        trajectory = self._one(task, met)
+        return self._forged(task, case_of(trajectory, self._frame), trajectory.success)
+
+    def _one(self, task: str, met: bool) -> Trajectory:
+        by_player = self._found[task, met] or self._found[task, not met]
+        return self._rng.choice(by_player[self._rng.choice(sorted(by_player))])
+
+    def _forged(self, task: str, case: Case, met: bool) -> tuple[Case, bool]:
+        draw = self._rng.random()
+        if draw < _IDLE:
+            return forgeries.idle(case), False
+        draw -= _IDLE
+        if draw < _IDLE_PICTURED + _PICTURED:
+            goal = self._frame(self._one(task, True).final_frame)
+            if draw < _IDLE_PICTURED:
+                return forgeries.pictured(forgeries.idle(case), goal), False
+            return forgeries.pictured(case, goal), met
+        draw -= _IDLE_PICTURED + _PICTURED
+        if draw < _CLAIMED:
+            return forgeries.claimed(case, self._rng.sample(forgeries.CLAIMS, 2), self._rng), met
+        return case, met
+
+
+def _weight(task: str) -> int:
+    page, _, kind = task.partition("/")
+    return (1 if kind else _OWN_WEIGHT) * (_HARD_WEIGHT if page in _HARD else 1)
+
+
+def _id(index: int) -> str:
+    return f"labelled-{index:06d}"

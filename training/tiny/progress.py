@@ -1,0 +1,62 @@
+"""The progress estimator: how likely an episode is to end well, step by step, and what each step added to it.
+
+It is the small judge's model asked another question. Its targets are the outcomes that replayed episodes came
+to, so that a value is the Monte-Carlo estimate of success from a screen and the mark on it (the state-action
+value of VEM, arXiv 2502.18906). A step's progress is the difference of the values around it; they sum to the
+last value, the predicted outcome, as the contributions of SPA-RL do (arXiv 2505.20732). Where a judge gives
+one number for many steps, these say which step earned it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from msgspec.structs import replace
+
+from rewards.cases import Case
+from training.encode import Encoder
+from training.pretrained import open_model
+from training.tiny.judge import SMALL_JUDGE
+from training.tiny.reading import read, show
+
+_BATCH = 16
+
+
+class ProgressEstimator:
+    """Values of cases, computed in the caller's thread.
+
+    Raises InfrastructureError where the folder holds no checkpoint.
+    """
+
+    def __init__(self, checkpoint: Path = SMALL_JUDGE) -> None:
+        self._encoder = Encoder(checkpoint)
+        self._network = open_model(checkpoint).float()
+
+    def values(self, case: Case) -> list[float]:
+        """P(the episode ends in success) in [0, 1] once each screen, and what touched it, is known.
+
+        FaultError (origin "device") where a frame is no picture.
+        """
+        prefixes = [replace(case, screens=case.screens[: n + 1]) for n in range(len(case.screens))]
+        values: list[float] = []
+        with torch.inference_mode():
+            for start in range(0, len(prefixes), _BATCH):
+                shown = [show(prefix, self._encoder) for prefix in prefixes[start : start + _BATCH]]
+                made = read(self._network, self._encoder, shown)
+                values += made.expectations[made.last].sigmoid().tolist()
+        return values
+
+    def progress(self, case: Case) -> list[float]:
+        """What each step added: one number for every screen of the case but the last."""
+        return contributions(self.values(case), len(case.screens) - 1)
+
+
+def contributions(values: Sequence[float], steps: int) -> list[float]:
+    """The differences between successive values, from 0 on: one a step, and they sum to the last value.
+
+    `values` has one for the screen of each step, and may have more: what the last step led to is its doing.
+    """
+    if not steps:
+        return []
+    reached = [*values[: steps - 1], values[-1]]
+    return [after - before for before, after in zip([0.0, *reached], reached, strict=False)]
