@@ -1,6 +1,6 @@
 """The learning curve: outcomes of training episodes, binned and smoothed, as inline SVG."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isnan, log10
 
@@ -105,6 +105,22 @@ def small_curve(points: Sequence[CurvePoint], task: str, size: tuple[int, int] =
     return _svg(width, height, "Success rate over training", lines + curve)
 
 
+def rate_curves(
+    series: Mapping[str, Sequence[tuple[int, Proportion]]], label: str, size: tuple[int, int]
+) -> str:
+    """Rates over the updates of a run, a line each: (update, outcomes) by the line's class in the style."""
+    width, height = size
+    box = _Box(left=52, top=12, right=width - 12, bottom=height - 34)
+    last = max((update for samples in series.values() for update, _ in samples), default=1)
+    parts = [_rates(box, x1=52, x2=width - 12)]
+    for update in range(0, last + 1, _round_step(last, max(2, width // 120))):
+        parts.append(f'<text class="tick" x="{box.x(update / last)}" y="{box.bottom + 20}">{update:,}</text>')
+    for name, samples in series.items():
+        known = [(update / last, outcomes) for update, outcomes in samples if outcomes.n]
+        parts.append(f'<g class="{name}">{_smooth(known, box)}</g>')
+    return _svg(width, height, label, "".join(parts))
+
+
 def _svg(width: int, height: int, label: str, content: str) -> str:
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}">{content}</svg>'
 
@@ -112,6 +128,15 @@ def _svg(width: int, height: int, label: str, content: str) -> str:
 def _curve(points: Sequence[CurvePoint], task: str | None, total: int, box: _Box, dot: float) -> str:
     """Smoothed line with its band, and dots for groups of neighbouring episodes."""
     samples = [(g.position / total, g.outcomes) for g in group(points, _BINS, task)]
+    dots = "".join(
+        f'<circle class="dot" cx="{box.x(g.position / total)}" cy="{box.y(g.outcomes.rate)}" r="{dot}"/>'
+        for g in group(points, _DOTS, task)
+    )
+    return _smooth(samples, box, dots)
+
+
+def _smooth(samples: Sequence[tuple[float, Proportion]], box: _Box, dots: str = "") -> str:
+    """The smoothed rate of (share of the run, outcomes) over its 95% band, with `dots` between the two."""
     if not samples:
         return ""
     first, last = samples[0][0], samples[-1][0]
@@ -121,10 +146,6 @@ def _curve(points: Sequence[CurvePoint], task: str | None, total: int, box: _Box
     line = " ".join(f"{box.x(x)},{box.y(rate)}" for x, rate, _ in smooth)
     upper = [f"{box.x(x)},{box.y(band.high)}" for x, _, band in smooth]
     lower = [f"{box.x(x)},{box.y(band.low)}" for x, _, band in reversed(smooth)]
-    dots = "".join(
-        f'<circle class="dot" cx="{box.x(g.position / total)}" cy="{box.y(g.outcomes.rate)}" r="{dot}"/>'
-        for g in group(points, _DOTS, task)
-    )
     return (
         f'<polygon class="band" points="{" ".join(upper + lower)}"/>{dots}'
         f'<polyline class="line" points="{line}"/>'

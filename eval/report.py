@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from eval.curve import CurvePoint, clock, learning_curve, small_curve
+from eval.judged import JudgedRun, judged_json, judged_parts
 from eval.results import Comparison, TaskResult, summary_json, write_file, write_json
 from eval.stats import Proportion, mcnemar_exact, newcombe
 from eval.table import TRAINED, UNSEEN, fault_notes, percent, span
@@ -48,9 +49,11 @@ def write_report(
     curve: Sequence[CurvePoint],
     episodes: Sequence[tuple[str, Trajectory]],
     frames: Frames,
+    judged: JudgedRun | None = None,
 ) -> None:
     """Write the HTML report. `episodes` are shown in order under their labels; neighbours of the same task
-    and seed share a card. Without `curve` (a plain evaluation) that section is left out.
+    and seed share a card. Without `curve` (a plain evaluation) that section is left out, and so is that of
+    judged success without `judged`.
 
     Raises:
         InfrastructureError: the file cannot be written.
@@ -62,7 +65,8 @@ def write_report(
         suite=shown(suite.name),
         headline=_pool(comparison, trained=True) + _pool(comparison, trained=False),
         facts=_facts(run),
-        curve=_curves(curve, comparison) if curve else "",
+        curve=_curves(curve, comparison, ", by the judge's verdicts," if judged else "") if curve else "",
+        judged=_filled("judged.html", **judged_parts(judged)) if judged else "",
         table=_table(comparison),
         episodes=cards(episodes, frames),
         config=shown(msgspec.json.format(msgspec.json.encode(run.config), indent=2).decode(), MAX_CONFIG),
@@ -83,7 +87,9 @@ def write_episodes(
     _write_page(path, title, _filled("episodes.html", title=shown(title), episodes=cards(episodes, frames)))
 
 
-def write_summary(path: Path, run: RunSummary, comparison: Comparison) -> None:
+def write_summary(
+    path: Path, run: RunSummary, comparison: Comparison, judged: JudgedRun | None = None
+) -> None:
     """Write the same figures as JSON, for programs.
 
     Raises:
@@ -97,7 +103,8 @@ def write_summary(path: Path, run: RunSummary, comparison: Comparison) -> None:
         "env_steps": run.env_steps,
         "peak_memory_mb": run.peak_memory_mb,
     }
-    write_json(path, facts | summary_json(comparison) | {"config": run.config})
+    more = {"judged": judged_json(judged)} if judged else {}
+    write_json(path, facts | summary_json(comparison) | more | {"config": run.config})
 
 
 def _write_page(path: Path, title: str, content: str) -> None:
@@ -148,7 +155,7 @@ def _facts(run: RunSummary) -> str:
     return "".join(f"<div><dt>{name}</dt><dd>{shown(value)}</dd></div>" for name, value in facts.items())
 
 
-def _curves(points: Sequence[CurvePoint], comparison: Comparison) -> str:
+def _curves(points: Sequence[CurvePoint], comparison: Comparison, by: str) -> str:
     before = comparison.before.pooled(trained=True).scheduled if comparison.before else None
     after = comparison.after.pooled(trained=True).scheduled
     levels = [
@@ -165,7 +172,7 @@ def _curves(points: Sequence[CurvePoint], comparison: Comparison) -> str:
         (*comparison.after.suite.tasks, *sorted(trained))
     )  # those of the suite in its order
     multiples = "".join(_multiple(points, task) for task in tasks if task in trained)
-    return _filled("curve.html", whole=whole, multiples=multiples)
+    return _filled("curve.html", whole=whole, multiples=multiples, by=by)
 
 
 def _multiple(points: Sequence[CurvePoint], task: str) -> str:

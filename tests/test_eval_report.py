@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw
 from rich.console import Console
 
 from eval.curve import CurvePoint, clock, group, training_curve
+from eval.judged import JudgedRun, JudgedUpdate
 from eval.overlay import describe, overlay
 from eval.report import RunSummary, write_episodes, write_report, write_summary
 from eval.results import Comparison, EpisodeResult, SuiteResult
@@ -27,6 +28,8 @@ from guiagent.errors import Fault, InfrastructureError
 from guiagent.intervals import wilson
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import PolicyStep, Score, Step, Trajectory
+from rewards.calibration import calibrate
+from rewards.verdicts import Verdict
 
 PAYLOAD = (
     "</pre></title></style><script>window.pwned=1</script><img src=x onerror='window.pwned=2'>"
@@ -414,3 +417,74 @@ def test_episodes_alone_make_a_page_too(browser: Any, tmp_path: Path) -> None:
     assert visit.page.locator("details.episode .verdict").inner_text() == "? no verdict"
     assert visit.complaints == [] and visit.page.locator("script, img").count() == 0
     visit.page.close()
+
+
+def judged_run(**changes: Any) -> JudgedRun:
+    """Ten updates: the judge passes 44 of 100, of which 40 of the 50 true successes, and cannot judge 20."""
+    truths = [(True, 40, 1.0), (True, 10, 0.0), (False, 4, 1.0), (False, 46, 0.0), (True, 20, None)]
+    pairs = [(truth, Verdict(value, PAYLOAD)) for truth, n, value in truths for _ in range(n)]
+    run = JudgedRun(
+        judge=PAYLOAD,
+        updates=[JudgedUpdate(step, 3 + step % 2, 1, 1, 4) for step in range(1, 11)],
+        proposals={"never_solved": 7, "accepted": 20, "duplicate": 13, PAYLOAD: 1},
+        unknown={"abstained": 19, PAYLOAD: 1},
+        calibration=calibrate(pairs),
+    )
+    return replace(run, **changes)
+
+
+@pytest.mark.browser
+def test_judged_success_stands_beside_true_success(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write_report(path, RUN, COMPARISON, curve(), [], FRAMES.__getitem__, judged_run())
+    visit = Visit(browser, path)
+    section = visit.page.locator("#judged")
+    lines = [section.locator(f"g.{name} polyline.line:visible") for name in ("judged", "true")]
+    assert [line.count() for line in lines] == [1, 1]
+    colours = {line.evaluate("e => getComputedStyle(e).stroke") for line in lines}
+    assert len(colours) == 2
+    tables = section.locator("table")
+    record = {
+        r.split("\t")[0]: r.split("\t")[1:] for r in tables.nth(0).locator("tbody tr").all_inner_texts()
+    }
+    assert record["Judged success"] == ["44% 35–54", "100"]
+    assert record["True success"] == ["50% 40–60", "100"]
+    assert record["False positives, of the true failures"] == ["8% 3–19", "50"]
+    assert record["False negatives, of the true successes"] == ["20% 11–33", "50"]
+    assert record["No verdict"] == ["17% 11–24", "120"]
+    rows = tables.nth(1).locator("tbody tr").all_inner_texts()
+    assert [row.split("\t")[:3] for row in rows[:3]] == [
+        ["accepted", "20", "49%"],
+        ["duplicate", "13", "32%"],
+        ["never solved", "7", "17%"],
+    ]
+    assert "by the judge's verdicts" in visit.page.locator("#curve .about").inner_text()
+    assert visit.complaints == [] and visit.page.locator("script, img").count() == 0
+    visit.page.close()
+
+
+@pytest.mark.browser
+def test_a_judge_that_was_never_audited_says_so(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    nothing = judged_run(updates=[], proposals={}, unknown={"unreachable": 9}, calibration=None)
+    write_report(path, RUN, COMPARISON, [], [], FRAMES.__getitem__, nothing)
+    visit = Visit(browser, path)
+    said = visit.page.locator("#judged").inner_text()
+    assert "No rollout had both a verdict and an audit. Without a verdict: 9 unreachable." in said
+    assert visit.page.locator("#judged table").count() == 0 and visit.complaints == []
+    visit.page.close()
+
+
+def test_the_summary_holds_what_was_judged(tmp_path: Path) -> None:
+    write_summary(tmp_path / "summary.json", RUN, COMPARISON, judged_run())
+    judged = json.loads((tmp_path / "summary.json").read_text())["judged"]
+    assert judged["updates"][0] == {
+        "step": 1,
+        "true_positive": 4,
+        "false_positive": 1,
+        "false_negative": 1,
+        "true_negative": 4,
+    }
+    assert judged["proposals"]["accepted"] == 20 and judged["unknown"]["abstained"] == 19
+    write_summary(tmp_path / "summary.json", RUN, COMPARISON)
+    assert "judged" not in json.loads((tmp_path / "summary.json").read_text())

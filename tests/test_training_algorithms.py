@@ -21,7 +21,10 @@ def trajectory(value: float, *, error: str | None = None, fault: Fault | None = 
 
 
 def test_an_algorithm_is_found_by_its_name():
-    assert {name: algorithm.name for name, algorithm in ALGORITHMS.items()} == {"arpo": "arpo"}
+    assert {name: algorithm.name for name, algorithm in ALGORITHMS.items()} == {
+        "arpo": "arpo",
+        "zerogui": "zerogui",
+    }
     with pytest.raises(dataclasses.FrozenInstanceError):
         ARPO.name = "other"  # type: ignore[misc]
 
@@ -48,6 +51,20 @@ def test_arpo_masks_faults_instead_of_scoring_them_zero():
     fault = Fault("device", "crashed", "the browser died")
     members = [trajectory(0, fault=fault), trajectory(1), trajectory(0)]
     assert ARPO.advantages(members) == pytest.approx([0, 0.707106, -0.707106], abs=1e-6)
+
+
+def test_zerogui_is_as_published_but_for_its_kl_term():
+    zerogui = ALGORITHMS["zerogui"]
+    assert (zerogui.rescue, zerogui.dynamic_sampling) == (None, True)
+    assert dataclasses.asdict(zerogui.loss) == {
+        "clip_low": 0.2,
+        "clip_high": 0.2,
+        "dual_clip": None,
+        "aggregation": "traj_mean_token_mean",
+    }
+    unknown = Trajectory("t", "task", 0, "", [], "max_steps", score=Score(None, "judge"))
+    members = [trajectory(1), trajectory(0, error="no action"), unknown, trajectory(0)]
+    assert zerogui.advantages(members) == pytest.approx([1.154701, -0.577350, 0, -0.577350], abs=1e-6)
 
 
 def test_longer_episodes_do_not_weigh_more_in_the_statistics():

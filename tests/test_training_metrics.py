@@ -9,11 +9,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from guiagent.errors import Fault, InfrastructureError
 from guiagent.types import Score, Trajectory
+from training.agreement import GapMonitor
 from training.metrics import Metrics, read
 
 
 def episode(task: str, value: float | None, fault: Fault | None = None) -> Trajectory:
-    return Trajectory("id", task, 0, "", [], "task_done", Score(value), fault)
+    return Trajectory("id", task, 0, "", [], "task_done", Score(value), fault=fault)
 
 
 def test_a_line_an_update_with_every_tasks_success_since_the_last(tmp_path: Path):
@@ -36,6 +37,39 @@ def test_a_line_an_update_with_every_tasks_success_since_the_last(tmp_path: Path
     }
     tasks = {"a": {"successes": 1, "episodes": 1}}
     assert second == {"step": 2, "loss": None, "norm": None, "tasks": tasks}
+
+
+def test_what_was_judged_and_audited_is_compared(tmp_path: Path):
+    metrics = Metrics(tmp_path, after_step=0)
+    outcomes = [(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.0, 0.0), (None, 1.0), (1.0, None)]
+    for judged, true in outcomes:
+        trajectory = episode("a", judged)
+        trajectory.audit = Score(true)
+        metrics.episode(trajectory)
+    metrics.update({"step": 1})
+    metrics.episode(episode("a", 1.0))  # no judge: nothing to compare
+    metrics.update({"step": 2})
+    metrics.close()
+    first, second = read(tmp_path)
+    assert (first["judged_success"], first["true_success"]) == (2 / 5, 2 / 5)
+    assert first["judge_false_positive_rate"] == 1 / 3
+    assert first["judge_false_negative_rate"] == 1 / 2
+    counts = {"true_positive": 1, "false_positive": 1, "false_negative": 1, "true_negative": 2}
+    assert first["agreement"] == counts
+    assert first["tasks"] == {"a": {"successes": 3, "episodes": 6}}  # by the verdicts
+    assert "judged_success" not in second
+
+
+def test_a_gap_is_reported_once_there_is_enough_to_see_it():
+    monitor = GapMonitor(window=100)
+    for number in range(99):
+        monitor.add(judged=True, true=number % 10 != 0)
+    assert (monitor.gap, monitor.opened) == (None, False)
+    monitor.add(judged=True, true=True)
+    assert monitor.gap == pytest.approx(0.1) and monitor.opened
+    for _ in range(100):
+        monitor.add(judged=False, true=True)
+    assert monitor.gap == -1.0 and not monitor.opened  # a strict judge is no reward to be gamed
 
 
 def test_tensorboard_has_the_same_numbers(tmp_path: Path):

@@ -116,6 +116,46 @@ def test_a_group_that_cannot_be_compared_is_dropped_and_counted(values):
     assert replay.pending == 0
 
 
+def test_what_a_judge_could_mostly_not_say_is_dropped_and_what_met_faults_is_not():
+    unknown = {"score": Score(None, "judge"), "fault": None}
+    for others, taken in ((unknown, 0), ({"fault": FAULT, "stop": "fault"}, 1)):
+        replay = arpo_replay()
+        group = replay.open_group("a", 0, 5)
+        for index, value in enumerate((1.0, 0.0)):
+            replay.add(member(group, index, value, size=5))
+        for index in (2, 3, 4):
+            replay.add(member(group, index, None, size=5, **others))
+        assert len(take(replay)) == taken
+        assert (replay.stats.invalid, replay.stats.masked) == (1 - taken, 3)
+
+
+@pytest.mark.parametrize(
+    ("values", "taken"),
+    [((1.0, 1.0), 0), ((0.0, 0.0, 0.0), 0), ((1.0, None, 1.0), 0), ((0.0, 1.0), 1), ((0.0, None, 1.0), 1)],
+)
+def test_dynamic_sampling_drops_and_counts_groups_without_contrast(values, taken):
+    replay = Replay(None, 0, dynamic_sampling=True)
+    close_group(replay, *values)
+    assert len(take(replay)) == taken
+    assert (replay.stats.flat, replay.stats.taken, replay.pending) == (1 - taken, taken, 0)
+    assert replay.stats.masked == values.count(None)
+
+
+def test_dynamic_sampling_goes_on_after_a_restart(tmp_path: Path):
+    def fresh() -> Replay:
+        return Replay(None, 0, dynamic_sampling=True)
+
+    replay = fresh()
+    state = replay.state()
+    with TrajectoryStore(tmp_path) as store:
+        for values in ((1.0, 1.0), (0.0, 1.0)):
+            store.commit(close_group(replay, *values))
+        restored = fresh()
+        restored.restore(json.loads(json.dumps(state)), store)
+    assert len(take(restored)) == 1
+    assert restored.stats.flat == 1
+
+
 @pytest.mark.parametrize("index", [0, 4, -1])
 def test_a_member_that_does_not_fit_is_refused(index):
     replay = arpo_replay()

@@ -4,7 +4,7 @@ import pytest
 
 from guiagent.errors import Fault
 from guiagent.types import PolicyStep, Score, Step, Trajectory
-from training.reward import outcome, shaped_reward
+from training.reward import comparable, outcome, shaped_reward
 
 
 def trajectory(value: float | None, *errors: str | None, fault: Fault | None = None) -> Trajectory:
@@ -39,3 +39,11 @@ def test_unknown_is_not_zero():
     assert outcome(trajectory(None)) is None
     assert outcome(trajectory(0.25)) == 0.25
     assert shaped_reward(Trajectory("t", "task", 0, "", [], "fault", fault=fault)) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "sound", "enough"),
+    [(0, 0, False), (1, 1, False), (2, 2, True), (2, 4, True), (2, 5, False), (3, 6, True), (1, 8, False)],
+)
+def test_a_group_is_compared_by_two_at_least_and_half_of_what_no_fault_cut_short(known, sound, enough):
+    assert comparable(known, sound) is enough

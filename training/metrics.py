@@ -3,6 +3,7 @@
 import json
 import math
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ from torch.utils.tensorboard import SummaryWriter
 
 from guiagent.errors import InfrastructureError
 from guiagent.types import Trajectory
+from training.agreement import Agreement, judged_and_true
 
 
 class Metrics:
     """Appends one JSON object per update, with the success of every task among the episodes since the last
-    one.
+    one, and of episodes that were judged and audited how far the two agree.
 
     On resume, lines of updates after the checkpoint's `after_step` are dropped: they will be made again.
 
@@ -34,6 +36,7 @@ class Metrics:
         except OSError as error:
             raise self._failed(error) from error
         self._outcomes: dict[str, list[int]] = defaultdict(lambda: [0, 0])  # task: successes, episodes
+        self._agreement = Agreement()
 
     def episode(self, trajectory: Trajectory) -> None:
         """Counts one rolled-out episode, unless a fault says nothing about the policy."""
@@ -41,11 +44,14 @@ class Metrics:
             outcome = self._outcomes[trajectory.task]
             outcome[0] += trajectory.success
             outcome[1] += 1
+        if (both := judged_and_true(trajectory)) is not None:
+            self._agreement.add(*both)
 
     def update(self, figures: dict[str, Any]) -> None:
         """Writes the figures of one update, among them its "step"; what is not finite becomes null."""
         tasks = {task: {"successes": s, "episodes": n} for task, (s, n) in sorted(self._outcomes.items())}
         self._outcomes.clear()
+        figures = figures | self._agreement_figures()
         line = {name: None if _unknown(value) else value for name, value in figures.items()} | {
             "tasks": tasks
         }
@@ -60,6 +66,19 @@ class Metrics:
     def close(self) -> None:
         self._file.close()
         self._board.close()
+
+    def _agreement_figures(self) -> dict[str, Any]:
+        """Nothing where no episode was both judged and audited."""
+        counted, self._agreement = self._agreement, Agreement()
+        if not counted.n:
+            return {}
+        return {
+            "judged_success": counted.judged_success,
+            "true_success": counted.true_success,
+            "judge_false_positive_rate": counted.false_positive_rate,
+            "judge_false_negative_rate": counted.false_negative_rate,
+            "agreement": asdict(counted),
+        }
 
     def _failed(self, error: OSError) -> InfrastructureError:
         return InfrastructureError(

@@ -18,7 +18,7 @@ from typing import Any
 
 from guiagent.errors import InfrastructureError
 from guiagent.types import Trajectory
-from training.reward import outcome
+from training.reward import comparable, outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,8 @@ class ReplayStats:
 
     taken: int = 0  # groups handed to the trainer
     stale: int = 0  # groups dropped because a member was sampled too many policy versions ago
-    invalid: int = 0  # groups dropped because fewer than two members were valid
+    invalid: int = 0  # groups dropped because too few members were valid
+    flat: int = 0  # groups dropped by dynamic sampling, because all outcomes were the same
     masked: int = 0  # members whose outcome a fault or an unknown score hides
     trained: int = 0  # valid members handed to the trainer
     replayed: int = 0  # of these, the ones that rescued their group
@@ -104,12 +105,16 @@ class _Pending:
 class Replay:
     """Groups on their way from rollouts to the trainer, and the successes that rescue later ones.
 
+    With `dynamic_sampling`, a group whose outcomes are all the same is dropped and counted: it teaches
+    nothing (DAPO, arXiv 2503.14476).
+
     Thread-safe: any thread opens and adds, one trainer takes. `take` is the only call that waits. A draw
     depends only on `seed`, the group and the successes there are, so it needs no random state of its own.
     """
 
-    def __init__(self, rescue: RescueAllFail | None, seed: int) -> None:
+    def __init__(self, rescue: RescueAllFail | None, seed: int, *, dynamic_sampling: bool = False) -> None:
         self._rescue = rescue
+        self._dynamic_sampling = dynamic_sampling
         self._seed = seed
         self._opened = 0
         self._pending: dict[int, _Pending] = {}
@@ -253,8 +258,12 @@ class Replay:
         group.members[trajectory.group_index] = trajectory
         if not group.closed:
             return
-        if sum(member.valid for member in group.sampled) < 2:
+        known = [value for member in group.sampled if (value := outcome(member)) is not None]
+        if not comparable(len(known), sum(member.fault is None for member in group.sampled)):
             self._stats.invalid += 1
+            self._forget(group)
+        elif self._dynamic_sampling and min(known) == max(known):
+            self._stats.flat += 1
             self._forget(group)
         else:
             self._closed.append(group)

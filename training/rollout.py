@@ -3,6 +3,9 @@
 A slot takes what is missing of an open group, or opens one while few enough wait for the trainer:
 that bound is what bounds staleness. Finished trajectories are committed to the store, many at once, before
 the replay sees them. A fault ends an episode as data; its device is given back and another one leased.
+
+With `Proposals`, a slot opens a group for what is proposed on its device. With `Judging`, finished episodes
+are judged while their devices go on with others; when as many wait as there are devices, those wait too.
 """
 
 import asyncio
@@ -22,12 +25,14 @@ from guiagent.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.curriculum import Curriculum
 from training.config import RolloutConfig
+from training.judging import Judging
+from training.proposals import Proposals
 from training.replay import Replay
 
 _SPEC = ObserveSpec(frame="png")  # lossless: at this size PNG costs no more than JPEG
 _LEASE_TTL_S = 30.0
 _RETRY_PAUSE_S = 1.0
-
+_LOST = ("device", "farm")  # origins of faults after which another device is needed
 
 Job = tuple[str, str, int, int]  # group, task, seed, index in the group
 
@@ -61,6 +66,8 @@ class Rollouts:
         max_pending_groups: int,
         rng: random.Random,
         on_trajectory: Callable[[Trajectory], None],
+        proposals: Proposals | None = None,
+        judging: Judging | None = None,
     ) -> None:
         self.stats = RolloutStats()
         self._farm = farm
@@ -73,12 +80,17 @@ class Rollouts:
         self._max_pending = max_pending_groups
         self._rng = rng
         self._on_trajectory = on_trajectory
+        self._proposals = proposals
+        self._judging = judging
         # After a resume, the open groups' missing members come first.
         self._waiting = deque(
             list(members) for _, members in itertools.groupby(replay.missing(), key=lambda job: job[0])
         )
-        self._seeds = itertools.count(config.seed + replay.opened)
+        first = config.seed + replay.opened
+        self._seeds = itertools.count(max(first, proposals.next_seed) if proposals else first)
+        self._admitting = 0  # slots that may be about to open a group
         self._room = asyncio.Event()
+        self._unjudged: asyncio.Queue[Trajectory] = asyncio.Queue(config.devices)
         self._finished: asyncio.Queue[Trajectory] = asyncio.Queue()
 
     def make_room(self) -> None:
@@ -92,6 +104,8 @@ class Rollouts:
                 group.create_task(self._commit())
                 for slot in range(self._config.devices):
                     group.create_task(self._slot(slot))
+                    if self._judging is not None:
+                        group.create_task(self._judge(self._judging))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
 
@@ -99,12 +113,21 @@ class Rollouts:
         async with AsyncExitStack() as held:
             device = await self._lease(held, slot)
             while True:
-                for job in await self._next_group():
+                try:
+                    jobs = await self._next_group(device)
+                except FaultError as error:
+                    if error.fault.origin not in _LOST:
+                        raise
+                    self.stats.faults[error.fault.code] += 1
+                    await held.aclose()
+                    device = await self._lease(held, slot)
+                    continue
+                for job in jobs:
                     trajectory = await self._episode(device, *job)
-                    if trajectory.fault is not None and trajectory.fault.origin in ("device", "farm"):
+                    if trajectory.fault is not None and trajectory.fault.origin in _LOST:
                         await held.aclose()
                         device = await self._lease(held, slot)
-                    await self._finished.put(trajectory)
+                    await (self._unjudged if self._judging is not None else self._finished).put(trajectory)
 
     async def _lease(self, held: AsyncExitStack, slot: int) -> LeasedDevice:
         """A device of our own; keeps trying while the farm replaces broken ones or restarts."""
@@ -120,16 +143,29 @@ class Rollouts:
                 self.stats.faults[error.fault.code] += 1
                 await asyncio.sleep(_RETRY_PAUSE_S)
 
-    async def _next_group(self) -> list[Job]:
+    async def _next_group(self, device: LeasedDevice) -> list[Job]:
         """The members of one group, for one device: setting a page up again is far cheaper than loading."""
         while not self._waiting:
-            if self._replay.pending < self._max_pending:
-                task, seed = self._curriculum.next(self._rng), next(self._seeds)
+            if self._replay.pending + self._admitting >= self._max_pending:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            task, seed = self._curriculum.next(self._rng), next(self._seeds)
+            if await self._admitted(device, task, seed):
                 group = self._replay.open_group(task, seed, self._config.group_size)
                 return [(group, task, seed, index) for index in range(self._config.group_size)]
-            self._room.clear()
-            await self._room.wait()
         return self._waiting.popleft()
+
+    async def _admitted(self, device: LeasedDevice, task: str, seed: int) -> bool:
+        """False where a proposal is refused before anything is rolled out."""
+        if self._proposals is None:
+            return True
+        self._admitting += 1
+        try:
+            return await self._proposals.admit(device, task, seed)
+        finally:
+            self._admitting -= 1
+            self._room.set()
 
     async def _episode(
         self, device: LeasedDevice, group: str, task: str, seed: int, index: int
@@ -147,6 +183,13 @@ class Rollouts:
         trajectory.device, trajectory.lease_token = device.id, device.token
         return trajectory
 
+    async def _judge(self, judging: Judging) -> None:
+        while True:
+            trajectory = await self._unjudged.get()
+            if await judging.score(trajectory):  # nor can anything be learned from what cannot be judged
+                self._curriculum.update(trajectory.task, 0.0)
+            await self._finished.put(trajectory)
+
     async def _commit(self) -> None:
         """Write what has finished, together; only then may it be trained on."""
         while True:
@@ -157,6 +200,8 @@ class Rollouts:
             for trajectory in batch:
                 self._count(trajectory)
                 self._replay.add(trajectory)
+                if self._proposals is not None:
+                    self._proposals.add(trajectory)
                 self._on_trajectory(trajectory)
             self._room.set()  # a group that came to nothing may have made room
 

@@ -2,7 +2,8 @@
 
 from training.algorithms.algorithm import Aggregation, Algorithm, ClippedLoss
 from training.algorithms.arpo import ARPO
+from training.algorithms.zerogui import ZEROGUI
 
-ALGORITHMS: dict[str, Algorithm] = {ARPO.name: ARPO}
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (ARPO, ZEROGUI)}
 
 __all__ = ["ALGORITHMS", "Aggregation", "Algorithm", "ClippedLoss"]

@@ -28,11 +28,13 @@ class ClippedLoss:
 class Algorithm:
     """How closed groups become a loss: `rescue` -> `reward` -> `advantage` -> `loss`.
 
-    `reward` gives None for a trajectory to mask; `advantage` maps one group's rewards to as many advantages.
+    With `dynamic_sampling`, groups whose outcomes are all equal are dropped before anything else. `reward`
+    gives None for a trajectory to mask; `advantage` maps one group's rewards to as many advantages.
     """
 
     name: str
     rescue: RescueAllFail | None
+    dynamic_sampling: bool
     reward: Callable[[Trajectory], float | None]
     advantage: Callable[[Sequence[float | None]], list[float]]
     loss: ClippedLoss

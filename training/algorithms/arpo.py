@@ -47,6 +47,7 @@ from training.reward import shaped_reward
 ARPO = Algorithm(
     name="arpo",
     rescue=RescueAllFail(capacity=8, keep_above=0.1, std_below=0.05, mean_below=0.2, max_age=100),
+    dynamic_sampling=False,
     reward=partial(shaped_reward, format_weight=0.5),
     advantage=partial(group_advantages, std="sample", eps=1e-6),
     loss=ClippedLoss(clip_low=0.2, clip_high=0.3, dual_clip=3.0, aggregation="traj_mean_token_mean"),

@@ -1,0 +1,182 @@
+"""What becomes of proposals: every refusal has its reason, and a killed run knows what it knew."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from guiagent.errors import Fault, FaultError, InfrastructureError
+from guiagent.types import Ending, Observation, ObserveSpec, Score, Trajectory
+from rewards.proposals import Proposal
+from training import proposals
+from training.proposals import Proposals, outcome_of, read
+
+
+class Suggested:
+    """A task whose page shows `words` on the screen `screen`; either may be a fault instead."""
+
+    max_steps = 1
+
+    def __init__(self, id: str, seed: int, words: str | Fault, screen: str) -> None:
+        self.id, self.seed = id, seed
+        self.probes: dict[str, str] = {}
+        self.proposal: Proposal | None = None
+        self._words, self._screen = words, screen
+
+    async def setup(self, device: object, spec: ObserveSpec) -> tuple[str, Observation]:
+        if isinstance(self._words, Fault):
+            raise FaultError(self._words)
+        self.proposal = Proposal(
+            f"p{self.seed}", self._words, self.id, self.seed, "test", check={"steps": [[0]]}
+        )
+        return self._words, Observation(1, 1, hash=self._screen)
+
+    def ended(self, observation: Observation) -> bool:
+        return True
+
+    async def check(self, device: object, observation: Observation, ending: Ending) -> Score:
+        return Score(1.0)
+
+
+class Scripted:
+    """A taskset: seed n proposes the n-th of these, and the last for ever."""
+
+    def __init__(self, *suggestions: tuple[str | Fault, str]) -> None:
+        self._suggestions = suggestions
+
+    def task(self, name: str, seed: int) -> Suggested:
+        return Suggested(name, seed, *self._suggestions[min(seed, len(self._suggestions) - 1)])
+
+
+def trial(
+    seed: int, index: int, value: float | None, size: int = 2, fault: Fault | None = None
+) -> Trajectory:
+    score = None if fault else Score(value, "judge")
+    id = f"{seed}/{index}"
+    return Trajectory(
+        id,
+        "a",
+        seed,
+        "",
+        [],
+        "max_steps",
+        score,
+        fault=fault,
+        group="g000000",
+        group_index=index,
+        group_size=size,
+    )
+
+
+NOT_READY = Fault("task", "not_ready", "the page never became ready")
+CRASHED = Fault("device", "crashed", "the browser died")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "refusal", "success"),
+    [
+        ([1, 0, 1, 1], None, 0.75),
+        ([1, 1, 1, 1], "always_solved", 1.0),
+        ([0, 0.5, 0, 0], "never_solved", 0.0),
+        ([1, None, 0, None], None, 0.5),
+        ([1, None, None, None], "not_judgeable", 1.0),
+        ([0, 1, None, None, None], "not_judgeable", 0.5),
+        ([None] * 8, "not_judgeable", None),
+        ([1], "not_judgeable", 1.0),  # all the others met a fault
+        ([], "not_executable", None),
+    ],
+)
+def test_an_outcome_is_by_the_trials_that_can_be_compared(verdicts, refusal, success):
+    outcome = outcome_of("p", verdicts)
+    assert (outcome.proposal, outcome.refusal, outcome.success) == ("p", refusal, success)
+    assert outcome.trials == len(verdicts)
+    assert outcome.reason
+
+
+async def test_every_proposal_is_written_down_with_what_became_of_it(tmp_path: Path):
+    taskset = Scripted(
+        ("Click OK.", "s1"), (NOT_READY, ""), ("click  ok.", "s1"), ("Click OK.", "s2"), ("Click x.", "s1")
+    )
+    kept = Proposals(tmp_path, taskset, [])
+    admitted = [await kept.admit(None, "a", seed) for seed in range(5)]
+    assert admitted == [True, False, False, True, True]
+    for seed, values in ((0, (1.0, 0.0)), (3, (1.0, 1.0)), (4, (None, None))):
+        for index, value in enumerate(values):
+            kept.add(trial(seed, index, value))
+    kept.close()
+    refusals = {"accepted": 1, "not_executable": 1, "duplicate": 1, "always_solved": 1, "not_judgeable": 1}
+    assert kept.counts == refusals
+    entries = read(tmp_path)
+    assert [entry.proposal.instruction for entry in entries if entry.proposal] == [
+        "Click OK.",
+        "Click OK.",
+        "Click x.",
+    ]
+    outcomes = {entry.seed: entry.outcome for entry in entries if entry.outcome}
+    assert outcomes[1].reason == NOT_READY.message and "click  ok." in outcomes[2].reason
+    assert (outcomes[0].success, outcomes[0].trials) == (0.5, 2)
+
+
+async def test_a_devices_fault_is_no_refusal(tmp_path: Path):
+    kept = Proposals(tmp_path, Scripted((CRASHED, "")), [])
+    with pytest.raises(FaultError):
+        await kept.admit(None, "a", 0)
+    assert read(tmp_path) == [] and not kept.counts
+
+
+async def test_a_proposal_may_come_again_once_it_is_long_ago(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(proposals, "_DUPLICATE_WITHIN", 3)
+    kept = Proposals(tmp_path, Scripted(("Click OK.", "s1")), [])
+    admitted = [await kept.admit(None, "a", seed) for seed in range(7)]
+    assert admitted == [True, False, False, False, True, False, False]
+    kept.close()
+    again = Proposals(tmp_path, Scripted(("Click OK.", "s1")), [])
+    assert again.next_seed == 7
+    assert [await again.admit(None, "a", seed) for seed in (7, 8)] == [False, True]
+
+
+async def test_where_nothing_is_ever_new_the_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(proposals, "_MOST_IN_VAIN", 5)
+    kept = Proposals(tmp_path, Scripted((NOT_READY, "")), [])
+    for seed in range(4):
+        assert not await kept.admit(None, "a", seed)
+    with pytest.raises(InfrastructureError, match=r"last 5 proposals.*not_executable.*never became ready"):
+        await kept.admit(None, "a", 4)
+
+
+async def test_nothing_is_left_to_learn_where_all_is_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(proposals, "_MOST_IN_VAIN", 2)
+    kept = Proposals(tmp_path, Scripted(("a", "s"), ("b", "s"), ("c", "s"), ("d", "s")), [])
+    for seed, values in enumerate(((1.0, 1.0), (1.0, 0.0), (1.0, 1.0))):
+        assert await kept.admit(None, "a", seed)
+        for index, value in enumerate(values):
+            kept.add(trial(seed, index, value))
+    assert await kept.admit(None, "a", 3)
+    kept.add(trial(3, 0, 0.0))
+    with pytest.raises(InfrastructureError, match="nothing is left to learn"):
+        kept.add(trial(3, 1, 0.0))
+
+
+async def test_a_killed_run_goes_on_with_what_was_committed(tmp_path: Path):
+    """The kill came after a commit and before the outcome's line, and tore a line."""
+    kept = Proposals(tmp_path, Scripted(("Click OK.", "s1"), ("Click x.", "s2")), [])
+    for seed in (0, 1):
+        await kept.admit(None, "a", seed)
+    kept.close()
+    with (tmp_path / "proposals.jsonl").open("a") as file:
+        file.write('{"task": "a", "se')
+    committed = [trial(0, 0, 1.0), trial(0, 1, 0.0), trial(1, 0, 1.0), trial(7, 0, 1.0)]
+    again = Proposals(tmp_path, Scripted(("Click OK.", "s1")), committed)
+    assert again.counts == {"accepted": 1}
+    again.add(trial(1, 1, None, fault=CRASHED))
+    assert again.counts == {"accepted": 1, "not_judgeable": 1}
+    again.close()
+    assert [bool(entry.outcome) for entry in read(tmp_path)] == [False, False, True, True]
+    assert Proposals(tmp_path, Scripted(("Click OK.", "s1")), committed).counts == again.counts
+
+
+def test_a_damaged_line_is_one_clear_error(tmp_path: Path):
+    (tmp_path / "proposals.jsonl").write_text(json.dumps({"task": "a"}) + "\n")
+    with pytest.raises(InfrastructureError, match=r"proposals\.jsonl is damaged"):
+        read(tmp_path)
+    assert read(tmp_path / "elsewhere") == []

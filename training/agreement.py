@@ -1,0 +1,82 @@
+"""How far a judge agrees with the truth it never saw: counts of judged and true outcomes, and their rates."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from guiagent.types import Trajectory
+
+GAP = 0.05  # judged above true success by more than this: the reward is being gamed, or the judge has drifted
+
+
+@dataclass
+class Agreement:
+    """Episodes with both a verdict and an audit. Rates without any episode are NaN."""
+
+    true_positive: int = 0
+    false_positive: int = 0
+    false_negative: int = 0
+    true_negative: int = 0
+
+    def add(self, judged: bool, true: bool) -> None:
+        if judged:
+            self.true_positive += true
+            self.false_positive += not true
+        else:
+            self.false_negative += true
+            self.true_negative += not true
+
+    @property
+    def n(self) -> int:
+        return self.true_positive + self.false_positive + self.false_negative + self.true_negative
+
+    @property
+    def judged_success(self) -> float:
+        return _rate(self.true_positive + self.false_positive, self.n)
+
+    @property
+    def true_success(self) -> float:
+        return _rate(self.true_positive + self.false_negative, self.n)
+
+    @property
+    def false_positive_rate(self) -> float:
+        """Of the true failures, those that were judged successes."""
+        return _rate(self.false_positive, self.false_positive + self.true_negative)
+
+    @property
+    def false_negative_rate(self) -> float:
+        """Of the true successes, those that were judged failures."""
+        return _rate(self.false_negative, self.true_positive + self.false_negative)
+
+
+class GapMonitor:
+    """Judged less true success over the newest `window` audited episodes. It reports, and steers nothing.
+
+    `gap` is None until the window is full.
+    """
+
+    def __init__(self, window: int = 512) -> None:
+        self._excess: deque[int] = deque(maxlen=window)
+
+    @property
+    def gap(self) -> float | None:
+        full = len(self._excess) == self._excess.maxlen
+        return sum(self._excess) / len(self._excess) if full else None
+
+    @property
+    def opened(self) -> bool:
+        return self.gap is not None and self.gap > GAP
+
+    def add(self, judged: bool, true: bool) -> None:
+        self._excess.append(judged - true)
+
+
+def judged_and_true(trajectory: Trajectory) -> tuple[bool, bool] | None:
+    """Both outcomes of an episode; None where either is unknown, or there was no judge."""
+    audit = trajectory.audit
+    if not trajectory.valid or audit is None or audit.value is None:
+        return None
+    return trajectory.success, audit.value >= 1
+
+
+def _rate(count: int, n: int) -> float:
+    return count / n if n else float("nan")

@@ -1,0 +1,195 @@
+"""What became of every proposal: refused before its rollouts, or judged by how they went.
+
+`proposals.jsonl` in the run's folder is appended to and never changed: a line when a proposal comes, and one
+when its group of trial rollouts is complete. Every refusal has its reason. A proposal that the policy always
+or never solves, or that the judge cannot judge, teaches nothing (DAPO's dynamic sampling, arXiv 2503.14476);
+the replay drops its group, and here it is counted.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import msgspec
+import xxhash
+
+from guiagent.errors import FaultError, InfrastructureError
+from guiagent.protocols import Device
+from guiagent.types import ObserveSpec, Trajectory
+from rewards.proposals import Outcome, Proposal, Refusal
+from rewards.tasksets.proposed import Proposed
+from training.reward import comparable
+
+_SPEC = ObserveSpec(frame="png")
+_DUPLICATE_WITHIN = 256  # proposals; what came earlier may come again, for another policy by then
+_MOST_IN_VAIN = 500  # refused one after the other, before their rollouts or by them
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of `proposals.jsonl`."""
+
+    task: str
+    seed: int
+    proposal: Proposal | None = None
+    digest: str = ""  # of the instruction and the screen it was made for: equal ones are duplicates
+    outcome: Outcome | None = None
+
+
+def outcome_of(proposal: str, verdicts: Sequence[float | None]) -> Outcome:
+    """What trial rollouts say of a proposal; `verdicts` are of those that no fault cut short."""
+    known = [verdict >= 1 for verdict in verdicts if verdict is not None]
+    success = fmean(known) if known else None
+    refusal: Refusal | None = None
+    if not verdicts:
+        refusal, reason = "not_executable", "every trial ended in a fault"
+    elif not comparable(len(known), len(verdicts)):
+        refusal, reason = "not_judgeable", f"the judge knew {len(known)} of {len(verdicts)}"
+    elif not any(known):
+        refusal, reason = "never_solved", f"0 of {len(known)}"
+    elif all(known):
+        refusal, reason = "always_solved", f"{len(known)} of {len(known)}"
+    else:
+        reason = f"{sum(known)} of {len(known)}"
+    return Outcome(proposal, refusal, reason, success, len(verdicts))
+
+
+class Proposals:
+    """Admits proposals to rollouts and weighs them afterwards. Goes on from the run's file and store.
+
+    `counts`: proposals by refusal, and those "accepted". `next_seed`: above every seed that was proposed on.
+
+    Raises:
+        InfrastructureError: the file cannot be read or written.
+    """
+
+    def __init__(self, run: Path, taskset: Proposed, store: Iterable[Trajectory]) -> None:
+        self.counts: Counter[str] = Counter()
+        self.next_seed = 0
+        self._path = run / "proposals.jsonl"
+        self._taskset = taskset
+        self._considered = 0
+        self._in_vain = 0
+        self._seen: dict[str, int] = {}  # digest: which proposal it was last let in as
+        self._open: dict[tuple[str, int], str] = {}  # proposals whose rollouts are not complete
+        self._trials: dict[tuple[str, int], list[Trajectory]] = {}
+        try:
+            for entry in read(run):
+                self._recall(entry)
+            self._file = self._path.open("ab")
+            self._file.truncate(len(_whole(self._path.read_bytes())))
+        except OSError as error:
+            raise self._failed(error) from error
+        for trajectory in store:
+            self.add(trajectory)
+
+    def close(self) -> None:
+        self._file.close()
+
+    async def admit(self, device: Device, task: str, seed: int) -> bool:
+        """True where the task and seed have something new to propose, which is then written down.
+
+        Raises FaultError where the device fails, and InfrastructureError where nothing is ever new.
+        """
+        proposed = self._taskset.task(task, seed)
+        try:
+            _, shown = await proposed.setup(device, _SPEC)
+        except FaultError as error:
+            if error.fault.origin != "task":
+                raise
+            return self._refused(task, seed, proposed.proposal, "not_executable", error.fault.message)
+        assert proposed.proposal is not None
+        digest = digest_of(proposed.proposal.instruction, shown.hash)
+        if self._is_duplicate(digest):
+            reason = f"of one of the last {_DUPLICATE_WITHIN}: {proposed.proposal.instruction}"
+            return self._refused(task, seed, proposed.proposal, "duplicate", reason)
+        self._write(Entry(task, seed, proposed.proposal, digest))
+        return True
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Takes in a committed rollout; the last one of its group brings the proposal's outcome.
+
+        Raises InfrastructureError where nothing teaches anything any more.
+        """
+        key = trajectory.task, trajectory.seed
+        if key not in self._open:
+            return
+        trials = self._trials.setdefault(key, [])
+        trials.append(trajectory)
+        if len(trials) < trajectory.group_size:
+            return
+        sound = [trial.score for trial in trials if trial.fault is None]
+        verdicts = [score.value if score is not None else None for score in sound]
+        self._write(Entry(*key, outcome=outcome_of(self._open[key], verdicts)))
+
+    def _refused(self, task: str, seed: int, proposal: Proposal | None, why: Refusal, reason: str) -> bool:
+        self._write(Entry(task, seed, outcome=Outcome(_id(task, seed, proposal), why, reason)))
+        return False
+
+    def _is_duplicate(self, digest: str) -> bool:
+        last = self._seen.get(digest)
+        return last is not None and self._considered - last < _DUPLICATE_WITHIN
+
+    def _recall(self, entry: Entry) -> None:
+        """What a line changes, written now or read again."""
+        key = entry.task, entry.seed
+        self.next_seed = max(self.next_seed, entry.seed + 1)
+        if entry.outcome is None:
+            self._considered += 1
+            self._seen[entry.digest] = self._considered
+            self._open[key] = _id(*key, entry.proposal)
+        else:
+            self._considered += key not in self._open
+            self._open.pop(key, None)
+            self._trials.pop(key, None)
+            self.counts[entry.outcome.refusal or "accepted"] += 1
+            self._in_vain = self._in_vain + 1 if entry.outcome.refusal else 0
+
+    def _write(self, entry: Entry) -> None:
+        self._recall(entry)
+        try:
+            self._file.write(msgspec.json.encode(entry) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise self._failed(error) from error
+        if self._in_vain >= _MOST_IN_VAIN and entry.outcome is not None:
+            raise InfrastructureError(
+                f"the last {self._in_vain} proposals were all refused, the last as {entry.outcome.refusal} "
+                f"({entry.outcome.reason}): nothing is left to learn here; name other tasks in the recipe, "
+                f"and see {self._path}"
+            )
+
+    def _failed(self, error: OSError) -> InfrastructureError:
+        return InfrastructureError(
+            f"cannot write {self._path}: {error.strerror}; make room, then start the run again to go on"
+        )
+
+
+def read(run: Path) -> list[Entry]:
+    """What a run's file says so far; [] where there is none.
+
+    Raises:
+        InfrastructureError: a line is damaged.
+    """
+    path = run / "proposals.jsonl"
+    lines = _whole(path.read_bytes()).splitlines() if path.is_file() else []
+    try:
+        return [msgspec.json.decode(line, type=Entry) for line in lines]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InfrastructureError(f"{path} is damaged: {error}; move it away to go on") from error
+
+
+def _whole(text: bytes) -> bytes:
+    """A kill may have cut the last line short."""
+    return text[: text.rfind(b"\n") + 1]
+
+
+def digest_of(instruction: str, screen: str) -> str:
+    """Equal for equal words, in any case and spacing, on an equal screen."""
+    words = " ".join(instruction.casefold().split())
+    return xxhash.xxh3_128_hexdigest(json.dumps([words, screen]).encode())
+
+
+def _id(task: str, seed: int, proposal: Proposal | None) -> str:
+    return proposal.id if proposal is not None else f"{task}/{seed}"
