@@ -34,9 +34,10 @@ async def run_episode(
     group: str = "",
     group_index: int = 0,
     group_size: int = 1,
+    max_steps: int | None = None,
     on_step: Callable[[int, Observation, PolicyStep], None] | None = None,
 ) -> Trajectory:
-    """Sets the task up and lets the policy act, `task.max_steps` turns at most.
+    """Sets the task up and lets the policy act, `max_steps` turns at most, or as many as the task allows.
 
     It ends when the environment closes the episode, when the agent says it is done or answers, after the last
     turn, or at a reply that holds no valid action: that is the policy's own failure, and the task's check
@@ -64,7 +65,7 @@ async def run_episode(
     try:
         trajectory.instruction, shown = await task.setup(device, asked)
         trajectory.final_frame = _keep(shown, keep_frame)
-        for index in range(task.max_steps):
+        for index in range(task.max_steps if max_steps is None else max_steps):
             thinking = time.perf_counter()
             output = await policy.act(trajectory.id, trajectory.instruction, history, shown)
             step = Step(trajectory.final_frame, shown.width, shown.height, output)

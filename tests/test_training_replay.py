@@ -23,6 +23,10 @@ FAULT = Fault("device", "crashed", "the browser died")
 _ids = itertools.count()
 
 
+def waiting(replay: Replay) -> list[tuple[str, str, int, int]]:
+    return [(member.group, member.task, member.seed, member.index) for member in replay.missing()]
+
+
 def member(group: str, index: int, value: float | None = 0.0, *, size=4, version=0, task="a", **changes):
     """A trajectory of two steps, sampled at `version`; without a value it is a fault's."""
     steps = [Step("", 1, 1, PolicyStep("x", policy_version=version)) for _ in range(2)]
@@ -79,7 +83,7 @@ def test_a_group_closes_on_all_of_its_members_in_whatever_order_they_come():
     replay.add(third)
     replay.add(first)
     assert take(replay) == []
-    assert replay.missing() == [(group, "a", 7, 1)]
+    assert waiting(replay) == [(group, "a", 7, 1)]
     replay.add(second)
     [taken] = take(replay)
     assert taken.members == taken.sampled == (first, second, third)
@@ -462,7 +466,7 @@ def test_what_no_checkpoint_says_was_consumed_is_offered_again(tmp_path: Path):
     with TrajectoryStore(tmp_path) as store:
         restored = arpo_replay()
         restored.restore(state, store)
-        assert restored.missing() == [(half, "a", 3, 1), (half, "a", 3, 2)]
+        assert waiting(restored) == [(half, "a", 3, 1), (half, "a", 3, 2)]
         groups = take(restored, 2)
         assert [group.id for group in groups] == [closed, taken_since]
         assert groups[0].rescued  # by the success that the checkpoint remembers
@@ -488,7 +492,7 @@ def test_members_committed_but_not_yet_added_are_not_rolled_out_again(tmp_path: 
         store.commit([member(group, 1, size=2)])
         restored = arpo_replay()
         restored.restore(saved(replay), store)
-    assert restored.missing() == [(group, "a", 3, 0)]
+    assert waiting(restored) == [(group, "a", 3, 0)]
 
 
 def test_the_oldest_group_is_finished_first_whichever_was_committed_first():
@@ -496,7 +500,7 @@ def test_the_oldest_group_is_finished_first_whichever_was_committed_first():
     first, second = (replay.open_group("a", 0, 2) for _ in range(2))
     restored = arpo_replay()
     restored.restore(None, [member(second, 0, size=2), member(first, 1, size=2)])
-    assert restored.missing() == [(first, "a", 0, 0), (second, "a", 0, 1)]
+    assert waiting(restored) == [(first, "a", 0, 0), (second, "a", 0, 1)]
 
 
 @settings(max_examples=40, deadline=None)
@@ -511,7 +515,7 @@ def test_killed_anywhere_each_committed_group_is_trained_on_once(rng: random.Ran
         if turn == kill_at:
             replay, open_groups = arpo_replay(), []
             replay.restore(state, log)
-            for group, _, _, index in replay.missing():
+            for group, _, _, index, _ in replay.missing():
                 if not open_groups or open_groups[-1][0] != group:
                     open_groups.append((group, []))
                 open_groups[-1][1].append(index)

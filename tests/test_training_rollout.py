@@ -126,6 +126,8 @@ async def roll(
     taskset: Taskset | None = None,
     tasks: Sequence[str] = TASKS,
     policy: Clicker | None = None,
+    curriculum: Curriculum | None = None,
+    dynamic: bool = False,
     meanwhile: Callable[[list[Trajectory]], Any] | None = None,
 ) -> Rolled:
     """Roll out until so many trajectories are committed; goes on from what is in the folder."""
@@ -141,7 +143,7 @@ async def roll(
         proposals = Proposals(run, taskset, store)  # type: ignore[arg-type]
         stack.callback(proposals.close)
         judging = Judging(judge, store.frame, log)
-        curriculum = Curriculum(tasks)
+        curriculum = curriculum or Curriculum(tasks)
         rollouts = Rollouts(
             farm,
             policy,
@@ -149,7 +151,7 @@ async def roll(
             store,
             replay,
             curriculum,
-            RolloutConfig(devices=devices, group_size=4),
+            RolloutConfig(devices=devices, group_size=4, dynamic=dynamic),
             max_pending_groups=100,
             rng=random.Random(0),
             on_trajectory=seen.trajectories.append,
@@ -303,3 +305,14 @@ async def test_proposals_need_a_judge(checkpoint: Path, tmp_path: Path) -> None:
     async with FarmClient("http://127.0.0.1:9", "") as nobody:
         with pytest.raises(UsageError, match=r"\[judge\]"):
             await train(config, tmp_path, nobody, lambda progress: None)
+
+
+async def test_tasks_that_go_well_get_smaller_groups_and_shorter_episodes(
+    pool: Endpoint, tmp_path: Path
+) -> None:
+    well = Curriculum(TASKS[:1])
+    for _ in range(60):
+        well.update(TASKS[0], 1.0, 1)
+    rolled = await roll(pool, tmp_path, LeftOfTheMiddle(), 6, tasks=TASKS[:1], curriculum=well, dynamic=True)
+    assert {trajectory.group_size for trajectory in rolled.trajectories[:2]} == {2}  # of 4
+    assert {len(trajectory.steps) for trajectory in rolled.trajectories[:2]} == {1}

@@ -40,6 +40,7 @@ class RolloutConfig(_Config):
 
     devices: Positive = 12  # browsers, and so episodes at once
     group_size: Annotated[int, Field(ge=2)] = 8  # siblings of one task and seed
+    dynamic: bool = False  # fewer siblings, and shorter episodes, for tasks that mostly succeed (DART)
     max_new_tokens: Positive = 16
     seed: int = 1_000_000  # the first task seed; demonstrations use those below, `eval` those from 10**9
 
@@ -74,6 +75,7 @@ class TrainConfig(_Config):
     seed: int = 0
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
+    curriculum: Literal["learnability", "band", "uniform"] = "learnability"
     judge: JudgeConfig | None = None  # gives the rewards in place of the tasks' checks
     evaluation: EvaluationConfig | None = None
 

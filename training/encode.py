@@ -128,7 +128,7 @@ class Encoder:
 
 
 def decode(frame: bytes) -> Image.Image:
-    """An encoded frame as RGB. FaultError (origin "device") where it is no picture, or an absurdly large one."""
+    """An encoded frame as RGB. FaultError (origin "device") where it is no picture, or too large a one."""
     try:
         return Image.open(io.BytesIO(frame)).convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from statistics import fmean, pstdev
 from threading import Condition
-from typing import Any
+from typing import Any, NamedTuple
 
 from guiagent.errors import InfrastructureError
 from guiagent.types import Trajectory
@@ -39,6 +39,16 @@ class RescueAllFail:
 
     def needed(self, outcomes: Sequence[float]) -> bool:
         return pstdev(outcomes) < self.std_below and fmean(outcomes) < self.mean_below
+
+
+class Member(NamedTuple):
+    """An episode to roll out for a group."""
+
+    group: str
+    task: str
+    seed: int
+    index: int
+    size: int  # of the group
 
 
 @dataclass(frozen=True)
@@ -164,11 +174,11 @@ class Replay:
                 self._forget(group)
             return taken
 
-    def missing(self) -> list[tuple[str, str, int, int]]:
-        """The members that open groups still wait for: (group id, task, seed, index), oldest group first."""
+    def missing(self) -> list[Member]:
+        """The members that open groups still wait for, oldest group first."""
         with self._changed:
             return [
-                (group.id, group.task, group.seed, index)
+                Member(group.id, group.task, group.seed, index, group.size)
                 for group in self._pending.values()
                 for index in range(group.size)
                 if index not in group.members

@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from guiagent.client import FarmClient, LeasedDevice
 from guiagent.episode import run_episode
@@ -27,14 +28,12 @@ from rewards.curriculum import Curriculum
 from training.config import RolloutConfig
 from training.judging import Judging
 from training.proposals import Proposals
-from training.replay import Replay
+from training.replay import Member, Replay
 
 _SPEC = ObserveSpec(frame="png")  # lossless: at this size PNG costs no more than JPEG
 _LEASE_TTL_S = 30.0
 _RETRY_PAUSE_S = 1.0
 _LOST = ("device", "farm")  # origins of faults after which another device is needed
-
-Job = tuple[str, str, int, int]  # group, task, seed, index in the group
 
 
 @dataclass
@@ -84,7 +83,7 @@ class Rollouts:
         self._judging = judging
         # After a resume, the open groups' missing members come first.
         self._waiting = deque(
-            list(members) for _, members in itertools.groupby(replay.missing(), key=lambda job: job[0])
+            list(members) for _, members in itertools.groupby(replay.missing(), attrgetter("group"))
         )
         first = config.seed + replay.opened
         self._seeds = itertools.count(max(first, proposals.next_seed) if proposals else first)
@@ -114,7 +113,7 @@ class Rollouts:
             device = await self._lease(held, slot)
             while True:
                 try:
-                    jobs = await self._next_group(device)
+                    members = await self._next_group(device)
                 except FaultError as error:
                     if error.fault.origin not in _LOST:
                         raise
@@ -122,8 +121,8 @@ class Rollouts:
                     await held.aclose()
                     device = await self._lease(held, slot)
                     continue
-                for job in jobs:
-                    trajectory = await self._episode(device, *job)
+                for member in members:
+                    trajectory = await self._episode(device, member)
                     if trajectory.fault is not None and trajectory.fault.origin in _LOST:
                         await held.aclose()
                         device = await self._lease(held, slot)
@@ -143,7 +142,7 @@ class Rollouts:
                 self.stats.faults[error.fault.code] += 1
                 await asyncio.sleep(_RETRY_PAUSE_S)
 
-    async def _next_group(self, device: LeasedDevice) -> list[Job]:
+    async def _next_group(self, device: LeasedDevice) -> list[Member]:
         """The members of one group, for one device: setting a page up again is far cheaper than loading."""
         while not self._waiting:
             if self._replay.pending + self._admitting >= self._max_pending:
@@ -152,8 +151,11 @@ class Rollouts:
                 continue
             task, seed = self._curriculum.next(self._rng), next(self._seeds)
             if await self._admitted(device, task, seed):
-                group = self._replay.open_group(task, seed, self._config.group_size)
-                return [(group, task, seed, index) for index in range(self._config.group_size)]
+                size = self._config.group_size
+                if self._config.dynamic:
+                    size = self._curriculum.rollouts(task, size)
+                group = self._replay.open_group(task, seed, size)
+                return [Member(group, task, seed, index, size) for index in range(size)]
         return self._waiting.popleft()
 
     async def _admitted(self, device: LeasedDevice, task: str, seed: int) -> bool:
@@ -167,18 +169,21 @@ class Rollouts:
             self._admitting -= 1
             self._room.set()
 
-    async def _episode(
-        self, device: LeasedDevice, group: str, task: str, seed: int, index: int
-    ) -> Trajectory:
+    async def _episode(self, device: LeasedDevice, member: Member) -> Trajectory:
+        task = self._taskset.task(member.task, member.seed)
+        longest = task.max_steps
+        if self._config.dynamic:
+            longest = self._curriculum.step_cap(member.task, longest)
         trajectory = await run_episode(
-            self._taskset.task(task, seed),
+            task,
             device,
             self._policy,
             keep_frame=self._store.put_frame,
             spec=_SPEC,
-            group=group,
-            group_index=index,
-            group_size=self._config.group_size,
+            group=member.group,
+            group_index=member.index,
+            group_size=member.size,
+            max_steps=longest,
         )
         trajectory.device, trajectory.lease_token = device.id, device.token
         return trajectory
@@ -210,4 +215,4 @@ class Rollouts:
         if trajectory.fault is not None:
             self.stats.faults[trajectory.fault.code] += 1
         if trajectory.valid:
-            self._curriculum.update(trajectory.task, trajectory.success)
+            self._curriculum.update(trajectory.task, trajectory.success, len(trajectory.steps))

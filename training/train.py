@@ -27,7 +27,7 @@ from guiagent.client import FarmClient
 from guiagent.errors import UsageError
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
-from rewards.curriculum import Curriculum
+from rewards.curriculum import CURRICULA, Curriculum
 from rewards.tasksets import TASKSETS
 from rewards.tasksets.proposed import Proposed
 from rewards.verdict_log import VerdictLog
@@ -117,7 +117,7 @@ class _Session:
         self._config, self._run, self._store = config, run, store
         self._rng = random.Random(config.seed)
         self._replay = Replay(algorithm.rescue, config.seed, dynamic_sampling=algorithm.dynamic_sampling)
-        self._curriculum = Curriculum(config.tasks)
+        self._curriculum = Curriculum(config.tasks, weigh=CURRICULA[config.curriculum])
         self._step, self._seconds = loaded.step if loaded else 0, 0.0
         self._began = self._saved = time.monotonic()
         seed = config.seed + self._step  # a resumed run must not draw the same numbers again
