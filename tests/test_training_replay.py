@@ -515,7 +515,7 @@ def test_killed_anywhere_each_committed_group_is_trained_on_once(rng: random.Ran
         if turn == kill_at:
             replay, open_groups = arpo_replay(), []
             replay.restore(state, log)
-            for group, _, _, index, _ in replay.missing():
+            for group, _, _, index in waiting(replay):
                 if not open_groups or open_groups[-1][0] != group:
                     open_groups.append((group, []))
                 open_groups[-1][1].append(index)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from statistics import fmean, pstdev
 from threading import Condition
-from typing import Any, NamedTuple
+from typing import Any
 
 from guiagent.errors import InfrastructureError
 from guiagent.types import Trajectory
@@ -41,7 +41,8 @@ class RescueAllFail:
         return pstdev(outcomes) < self.std_below and fmean(outcomes) < self.mean_below
 
 
-class Member(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Member:
     """An episode to roll out for a group."""
 
     group: str
