@@ -61,7 +61,7 @@ def why_no_sandbox() -> str:
     if shutil.which("bwrap") is None:
         return "bwrap is missing: apt-get install bubblewrap"
     try:
-        trial = [*_bubblewrap(), "--", "/bin/true"]
+        trial = [*_bubblewrap(), "--", sys.executable, "-I", "-c", ""]
         tried = subprocess.run(trial, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired as error:  # that says nothing of what is allowed
         raise InfrastructureError("a sandbox did not start within a minute; try again") from error
@@ -72,8 +72,8 @@ def _bubblewrap() -> list[str]:
     own = [place for place in (sys.base_prefix, sys.prefix) if not place.startswith("/usr")]
     return [
         *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
-        *(part for place in (*_SYSTEM, *own) for part in ("--ro-bind-try", place, place)),
         *("--proc", "/proc", "--dev", "/dev", "--size", str(_DISK), "--tmpfs", "/tmp"),
+        *(part for place in (*_SYSTEM, *own) for part in ("--ro-bind-try", place, place)),  # some are in /tmp
         *("--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/tmp"),
         *("--setenv", "SDL_VIDEODRIVER", "dummy", "--setenv", "SDL_AUDIODRIVER", "dummy"),
     ]
