@@ -322,6 +322,14 @@ class Talker:
         pass
 
 
+def test_fewer_readable_votes_can_be_made_to_do():
+    doubtful = [0.9, 0.5, 0.5]
+    asked = [
+        verdict_of(doubtful, Thresholds(0.8, 0.2), "all", "j", Usage(), least).value for least in (None, 1)
+    ]
+    assert asked == [None, 1.0]
+
+
 def size_of(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 

@@ -29,7 +29,7 @@ def open_judge(config: "JudgeConfig") -> "Judge":
         from training.tiny.judge import SmallJudge
 
         try:
-            return SmallJudge(**config.model_dump(include={"votes", "rule"}, exclude_none=True))
+            return SmallJudge(**config.model_dump(include={"votes", "rule", "min_valid"}, exclude_none=True))
         except ValueError as error:
             raise UsageError(str(error)) from None
     from rewards.judge import model_judge

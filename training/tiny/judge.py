@@ -76,7 +76,14 @@ class SmallJudge:
         UsageError: there are not so many votes to be had.
     """
 
-    def __init__(self, checkpoint: Path = SMALL_JUDGE, *, votes: int = _VOTES, rule: Rule = "all") -> None:
+    def __init__(
+        self,
+        checkpoint: Path = SMALL_JUDGE,
+        *,
+        votes: int = _VOTES,
+        rule: Rule = "all",
+        min_valid: int | None = None,
+    ) -> None:
         if not 1 <= votes <= len(SHIFTS):
             raise UsageError(f"the small judge has 1 to {len(SHIFTS)} votes, not {votes}")
         self._thresholds = Thresholds.read(checkpoint)
@@ -84,7 +91,9 @@ class SmallJudge:
         self._network = open_model(checkpoint).float()  # it is shipped in half precision, slow on a CPU
         self._shifts = SHIFTS[:votes]
         self._rule: Rule = rule
-        self._name = f"small-{votes}-{rule}-{_digest(checkpoint)}"
+        self._min_valid = min_valid
+        least = "" if min_valid is None else f"-of-{min_valid}"
+        self._name = f"small-{votes}-{rule}{least}-{_digest(checkpoint)}"
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._worker = threading.Thread(target=self._serve, name="judge", daemon=True)
         self._worker.start()
@@ -107,7 +116,9 @@ class SmallJudge:
         except (FaultError, UsageError) as error:
             return self._fault("bad_frame", str(error))
         usage = Usage(prompt_tokens=answer.tokens, seconds=time.perf_counter() - begun)
-        return verdict_of(answer.probabilities, self._thresholds, self._rule, self._name, usage)
+        return verdict_of(
+            answer.probabilities, self._thresholds, self._rule, self._name, usage, self._min_valid
+        )
 
     async def close(self) -> None:
         """End the worker thread. Who waits is answered first, or cancelled if too late."""
@@ -154,11 +165,16 @@ class SmallJudge:
 
 
 def verdict_of(
-    probabilities: Sequence[float], thresholds: Thresholds, rule: Rule, judge: str, usage: Usage
+    probabilities: Sequence[float],
+    thresholds: Thresholds,
+    rule: Rule,
+    judge: str,
+    usage: Usage,
+    min_valid: int | None = None,
 ) -> Verdict:
     """Votes by thresholds, a verdict by the rule; unanimity that is not there is an abstention."""
     votes = tuple(thresholds.vote(p) for p in probabilities)
-    value = decide(votes, rule)
+    value = decide(votes, rule, min_valid)
     reason = "p " + " ".join(f"{p:.2f}" for p in probabilities)
     if rule == "all" and {0.0, 1.0} <= set(votes):
         value, reason = None, f"{reason}: the votes disagree"
