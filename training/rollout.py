@@ -22,6 +22,7 @@ from guiagent.client import FarmClient, LeasedDevice
 from guiagent.episode import run_episode
 from guiagent.errors import FaultError
 from guiagent.protocols import Policy, Taskset
+from guiagent.together import together
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.curriculum import Curriculum
@@ -98,15 +99,9 @@ class Rollouts:
 
     async def run(self) -> None:
         """Raises the first thing that went wrong, such as InfrastructureError for a full disk."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._commit())
-                for slot in range(self._config.devices):
-                    group.create_task(self._slot(slot))
-                    if self._judging is not None:
-                        group.create_task(self._judge(self._judging))
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
+        slots = range(self._config.devices)
+        judges = [self._judge(self._judging) for _ in slots] if self._judging is not None else []
+        await together(self._commit(), *map(self._slot, slots), *judges)
 
     async def _slot(self, slot: int) -> None:
         async with AsyncExitStack() as held:

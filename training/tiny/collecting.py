@@ -7,6 +7,7 @@ from typing import NamedTuple
 from guiagent.client import FarmClient
 from guiagent.errors import Fault, FaultError
 from guiagent.protocols import Device
+from guiagent.together import together
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 
@@ -69,10 +70,5 @@ async def _once(
             await asyncio.to_thread(store.commit, finished)
             on_commit(len(store))
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for number in range(devices):
-                group.create_task(slot(number))
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from failures
+    await together(*(slot(number) for number in range(devices)))
     return fault
