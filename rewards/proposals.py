@@ -104,6 +104,12 @@ def digest_of(instruction: str, screen: str = "") -> str:
     return xxhash.xxh3_128_hexdigest(f"{normalise(instruction)}\0{screen}".encode())
 
 
+def comparable(known: int, sound: int) -> bool:
+    """Whether the outcomes of a group can be compared: `known` of its `sound` members, those that no fault
+    cut short. Two at least; and half of them, since those that a judge can judge are no fair sample."""
+    return known >= max(2, sound / 2)
+
+
 def trial_outcome(proposal: str, verdicts: Sequence[float | None]) -> Outcome:
     """What trial rollouts say of a proposal; `verdicts` are of those that no fault cut short.
 
@@ -115,7 +121,7 @@ def trial_outcome(proposal: str, verdicts: Sequence[float | None]) -> Outcome:
     refusal: Refusal | None = None
     if not verdicts:
         refusal, reason = "not_executable", "every trial ended in a fault"
-    elif len(known) < max(2, len(verdicts) / 2):
+    elif not comparable(len(known), len(verdicts)):
         refusal, reason = "not_judgeable", f"the judge knew {len(known)} of {len(verdicts)}"
     elif not any(known):
         refusal, reason = "never_solved", f"0 of {len(known)}"

@@ -7,9 +7,9 @@ import pytest
 
 from guiagent.errors import Fault, FaultError, InfrastructureError
 from guiagent.types import Ending, Observation, ObserveSpec, Score, Trajectory
-from rewards.proposals import Proposal
+from rewards.proposals import Proposal, trial_outcome
 from training import proposals
-from training.proposals import Proposals, outcome_of, read
+from training.proposals import Proposals, read
 
 
 class Suggested:
@@ -87,7 +87,7 @@ CRASHED = Fault("device", "crashed", "the browser died")
     ],
 )
 def test_an_outcome_is_by_the_trials_that_can_be_compared(verdicts, refusal, success):
-    outcome = outcome_of("p", verdicts)
+    outcome = trial_outcome("p", verdicts)
     assert (outcome.proposal, outcome.refusal, outcome.success) == ("p", refusal, success)
     assert outcome.trials == len(verdicts)
     assert outcome.reason

@@ -4,7 +4,8 @@ import pytest
 
 from guiagent.errors import Fault
 from guiagent.types import PolicyStep, Score, Step, Trajectory
-from training.reward import comparable, outcome, shaped_reward
+from rewards.proposals import comparable
+from training.reward import outcome, shaped_reward
 
 
 def trajectory(value: float | None, *errors: str | None, fault: Fault | None = None) -> Trajectory:

@@ -8,9 +8,8 @@ the replay drops its group, and here it is counted.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from statistics import fmean
 
 import msgspec
 import xxhash
@@ -18,9 +17,8 @@ import xxhash
 from guiagent.errors import FaultError, InfrastructureError
 from guiagent.protocols import Device
 from guiagent.types import ObserveSpec, Trajectory
-from rewards.proposals import Outcome, Proposal, Refusal
+from rewards.proposals import Outcome, Proposal, Refusal, trial_outcome
 from rewards.tasksets.proposed import Proposed
-from training.reward import comparable
 
 _SPEC = ObserveSpec(frame="png")
 _DUPLICATE_WITHIN = 256  # proposals; what came earlier may come again, for another policy by then
@@ -35,24 +33,6 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     proposal: Proposal | None = None
     digest: str = ""  # of the instruction and the screen it was made for: equal ones are duplicates
     outcome: Outcome | None = None
-
-
-def outcome_of(proposal: str, verdicts: Sequence[float | None]) -> Outcome:
-    """What trial rollouts say of a proposal; `verdicts` are of those that no fault cut short."""
-    known = [verdict >= 1 for verdict in verdicts if verdict is not None]
-    success = fmean(known) if known else None
-    refusal: Refusal | None = None
-    if not verdicts:
-        refusal, reason = "not_executable", "every trial ended in a fault"
-    elif not comparable(len(known), len(verdicts)):
-        refusal, reason = "not_judgeable", f"the judge knew {len(known)} of {len(verdicts)}"
-    elif not any(known):
-        refusal, reason = "never_solved", f"0 of {len(known)}"
-    elif all(known):
-        refusal, reason = "always_solved", f"{len(known)} of {len(known)}"
-    else:
-        reason = f"{sum(known)} of {len(known)}"
-    return Outcome(proposal, refusal, reason, success, len(verdicts))
 
 
 class Proposals:
@@ -121,7 +101,7 @@ class Proposals:
             return
         sound = [trial.score for trial in trials if trial.fault is None]
         verdicts = [score.value if score is not None else None for score in sound]
-        self._write(Entry(*key, outcome=outcome_of(self._open[key], verdicts)))
+        self._write(Entry(*key, outcome=trial_outcome(self._open[key], verdicts)))
 
     def _refused(self, task: str, seed: int, proposal: Proposal | None, why: Refusal, reason: str) -> bool:
         self._write(Entry(task, seed, outcome=Outcome(_id(task, seed, proposal), why, reason)))

@@ -18,7 +18,8 @@ from typing import Any
 
 from guiagent.errors import InfrastructureError
 from guiagent.types import Trajectory
-from training.reward import comparable, outcome
+from rewards.proposals import comparable
+from training.reward import outcome
 
 
 @dataclass(frozen=True, kw_only=True)

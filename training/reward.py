@@ -10,12 +10,6 @@ def outcome(trajectory: Trajectory) -> float | None:
     return trajectory.score.value
 
 
-def comparable(known: int, sound: int) -> bool:
-    """Whether the outcomes of a group can be compared: `known` of its `sound` members, those that no fault
-    cut short. Two at least; and half of them, since those that a judge can judge are no fair sample."""
-    return known >= max(2, sound / 2)
-
-
 def shaped_reward(trajectory: Trajectory, format_weight: float = 0.5) -> float | None:
     """The outcome, less `format_weight` where the last step's text could not be read as an action.
 
