@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from guiagent.client import FarmClient
@@ -14,6 +15,19 @@ from guiagent.types import Trajectory
 _CHUNK = 500  # episodes, sorted by page: loading a page costs more than setting one up again
 
 KeepFrame = Callable[[bytes], str]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of a recipe that collects episodes and then fits a model to them."""
+
+    stage: str  # "demonstrate", "collect" or "fit"
+    done: int
+    total: int
+    loss: float = float("nan")
+
+
+OnProgress = Callable[[Progress], None]
 
 
 class Job(NamedTuple):

@@ -11,7 +11,6 @@ import random
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +33,7 @@ from training.encode import Encoder
 from training.engine.local import LocalPolicy
 from training.pretrained import open_model
 from training.tiny import collecting, forgeries, labelled, model, supervised
-from training.tiny.collecting import Job, KeepFrame
+from training.tiny.collecting import Job, KeepFrame, OnProgress, Progress
 from training.tiny.judge import Thresholds
 from training.tiny.reading import read, show, verdicts
 
@@ -49,17 +48,6 @@ _HARD_WEIGHT = 3  # and how often the pages are whose elements differ in a few p
 _HARD = frozenset({"click-test-2", "click-color", "click-widget", "identify-shape"})
 _FALSE_PASSES, _FALSE_FAILS = 0.05, 0.05  # of the failures a vote may pass; of the successes it may fail
 _CASES = 64  # measured together
-
-
-@dataclass(frozen=True)
-class Progress:
-    stage: str  # "collect" or "fit"
-    done: int
-    total: int
-    loss: float = float("nan")
-
-
-OnProgress = Callable[[Progress], None]
 
 
 async def collect(

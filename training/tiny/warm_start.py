@@ -5,8 +5,7 @@ starts anew.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,20 +23,9 @@ from training.batch import Sample, collate, sampled_logprobs
 from training.config import WarmStartConfig
 from training.encode import Encoder, Picture
 from training.tiny import collecting, demos, model, supervised
-from training.tiny.collecting import Job, KeepFrame
+from training.tiny.collecting import Job, KeepFrame, OnProgress, Progress
 
 _SPEC = ObserveSpec(frame="png")
-
-
-@dataclass(frozen=True)
-class Progress:
-    stage: str  # "demonstrate" or "fit"
-    done: int
-    total: int
-    loss: float = float("nan")
-
-
-OnProgress = Callable[[Progress], None]
 
 
 async def collect(
