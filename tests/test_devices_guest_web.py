@@ -50,7 +50,8 @@ def raw(server: GuestServer, *pieces: bytes) -> bytes:
     with socket.create_connection(server.server_address[:2], timeout=10) as connection:
         for piece in pieces:
             connection.sendall(piece)
-        connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):  # the server may have answered and gone
+            connection.shutdown(socket.SHUT_WR)
         answer = b""
         with contextlib.suppress(ConnectionResetError):
             while chunk := connection.recv(1 << 16):

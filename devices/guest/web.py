@@ -214,6 +214,11 @@ class Connection(http.server.BaseHTTPRequestHandler):
             if not isinstance(body, bytes):
                 body.close()
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What is not even a request, such as one with an endless first line, is refused by the base class."""
+        super().send_error(code, message, explain)
+        self._linger()
+
     def _linger(self, seconds: float = 2.0, most: int = 64 << 20) -> None:
         """Let a caller who is still sending read the refusal, and not reset the connection under it."""
         until = time.monotonic() + seconds
