@@ -9,8 +9,8 @@ import torch
 
 from guiagent.errors import Fault
 from guiagent.types import PolicyStep, Score, Step, Trajectory
-from training.algorithms import ALGORITHMS
-from training.losses import LossInputs, policy_loss
+from training.algorithms.legacy import ALGORITHMS
+from training.losses.legacy import LossInputs, policy_loss
 
 ARPO = ALGORITHMS["arpo"]
 

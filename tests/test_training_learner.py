@@ -16,13 +16,13 @@ from guiagent.episode import PastTurn
 from guiagent.errors import Fault
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Observation, Score, Step, Trajectory
-from training.algorithms import ALGORITHMS
+from training.algorithms.legacy import ALGORITHMS
 from training.batch import collate, sampled_logprobs
 from training.config import UpdateConfig
 from training.encode import Encoder
 from training.engine.local import LocalPolicy
 from training.learner import Learner, to_sample
-from training.losses import LossInputs, policy_loss
+from training.losses.legacy import LossInputs, policy_loss
 from training.replay import Group
 
 ARPO = ALGORITHMS["arpo"]

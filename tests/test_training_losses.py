@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.algorithms import ALGORITHMS, ClippedLoss
-from training.losses import LossInputs, LossMetrics, policy_loss
+from training.algorithms.legacy import ALGORITHMS, ClippedLoss
+from training.losses.legacy import LossInputs, LossMetrics, policy_loss
 
 CONFIG = ALGORITHMS["arpo"].loss
 AGGREGATIONS = ("token_mean", "traj_mean_token_mean")

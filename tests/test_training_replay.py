@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from guiagent.errors import Fault, InfrastructureError
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import PolicyStep, Score, Step, Trajectory
-from training.algorithms import ALGORITHMS
+from training.algorithms.legacy import ALGORITHMS
 from training.replay import Group, Replay, ReplayStats
 
 ARPO = ALGORITHMS["arpo"]

@@ -24,7 +24,7 @@ from rewards.tasksets.proposed import Proposed, ProposedTask
 from rewards.verdict_log import VerdictLog, judge_all
 from rewards.verdicts import Verdict
 from training import proposals as files
-from training.algorithms import ALGORITHMS
+from training.algorithms.legacy import ALGORITHMS
 from training.config import RolloutConfig
 from training.judging import Judging
 from training.proposals import Proposals

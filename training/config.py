@@ -35,21 +35,57 @@ class _Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class HistoryConfig(_Config):
+    """What of an episode the policy is shown. "full": every screenshot. "anchored": the history starts anew after
+    `images` screenshots, so that a KV cache and a packed batch serve all of it. "sliding": the last `images`."""
+
+    kind: Literal["full", "anchored", "sliding"] = "full"
+    images: Positive = 5
+
+
+class VllmConfig(_Config):
+    """vLLM servers that sample in place of this process. Without `urls` one is started from `.venv-vllm`."""
+
+    urls: tuple[str, ...] = ()
+    update: Literal["path", "memory", "lora"] = "path"  # how new weights reach it
+    max_model_len: Positive = 32_768
+
+
 class RolloutConfig(_Config):
     """Episodes: how many at once, and how they are sampled."""
 
     devices: Positive = 12  # browsers, and so episodes at once
+    history: HistoryConfig = HistoryConfig()
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    vllm: VllmConfig | None = None  # None: sampled in this process
     group_size: Annotated[int, Field(ge=2)] = 8  # siblings of one task and seed
     dynamic: bool = False  # fewer siblings, and shorter episodes, for tasks that mostly succeed (DART)
     max_new_tokens: Positive = 16
     seed: int = 1_000_000  # the first task seed; demonstrations use those below, `eval` those from 10**9
 
 
-class UpdateConfig(_Config):
-    """One optimiser step: what it takes and how far it goes."""
+class LoraConfig(_Config):
+    """Low-rank adapters in place of all weights (arXiv 2106.09685)."""
 
-    algorithm: Literal["arpo", "zerogui"] = "arpo"
+    rank: Positive = 16
+    alpha: Positive = 32
+
+
+class UpdateConfig(_Config):
+    """One batch of groups: how many optimiser steps it is worth and how far they go."""
+
+    algorithm: str = "arpo"
     groups: Positive = 16
+    epochs: Positive = 1  # passes over a batch
+    minibatches: Positive = 1  # optimiser steps a pass
+    batch_tokens: Positive = 16_384  # per forward pass; a longer trajectory has one of its own
+    precision: Literal["float32", "bfloat16"] = (
+        "float32"  # of activations; weights and optimiser stay float32
+    )
+    gradient_checkpointing: bool = False
+    compile: bool = False
+    optimizer: Literal["adamw", "adamw8bit"] = "adamw"
+    lora: LoraConfig | None = None
     learning_rate: Rate = 3e-4
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     micro_batch: Positive = 32  # trajectories per forward pass

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 
 from guiagent.types import Trajectory
-from training.algorithms import Algorithm
+from training.algorithms.legacy import Algorithm
 from training.batch import Sample, collate, sampled_logprobs
 from training.config import UpdateConfig
 from training.encode import Encoder
-from training.losses import LossInputs, LossMetrics, policy_loss
+from training.losses.legacy import LossInputs, LossMetrics, policy_loss
 from training.pretrained import open_model
 from training.replay import Group
 

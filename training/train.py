@@ -34,7 +34,7 @@ from rewards.verdict_log import VerdictLog
 from rewards.verdicts import Judge
 from training import checkpoint
 from training.agreement import GapMonitor, judged_and_true
-from training.algorithms import ALGORITHMS
+from training.algorithms.legacy import ALGORITHMS
 from training.config import TrainConfig, checkpoint_folder
 from training.engine.local import LocalPolicy
 from training.judging import Judging

@@ -1,44 +1,207 @@
-"""An algorithm: a few pure parts and their numbers. Imports no torch, so that a command line can list it."""
+"""An algorithm: a few pure parts and their numbers, in one vocabulary. Imports no torch.
+
+How a closed group of rollouts becomes a gradient:
+
+    filter, replay    which groups are learned from, and which stored trajectories stand in or come beside
+    reward            one number a trajectory; None masks it
+    credit            the group's rewards and signals -> the advantage of every step of every member
+    objective         the loss: surrogate(ratio) * correction + kl - entropy, aggregated over the whole step
+
+    L(theta) = sum over tokens of  weight * correction * surrogate(ratio, advantage)  + kl - entropy
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from guiagent.types import Trajectory
-from training.replay import RescueAllFail
+from rewards.step_judge import Label
 
-Aggregation = Literal["token_mean", "traj_mean_token_mean"]
+Level = Literal["token", "turn", "sequence", "running"]
+"""Over what a ratio's geometric mean is taken: nothing, the turn's tokens (ST-PPO), the trajectory's (GSPO), or
+those of the trajectory so far."""
+
+Aggregation = Literal[
+    "token_mean",  # every token of the step alike (DAPO)
+    "turn_mean_token_mean",  # every turn alike: what papers that cut samples at steps call seq-mean-token-mean
+    "traj_mean_token_mean",  # every trajectory alike, and its tokens
+    "traj_mean_turn_mean_token_mean",  # every trajectory alike, its turns, and their tokens
+    "token_sum",  # a sum over a constant: trajectories times the longest possible one (Dr. GRPO)
+]
+
+Signal = Literal[
+    "reference",  # log-probabilities under a frozen copy of the starting policy
+    "proximal",  # log-probabilities, and the entropy of each step, under the policy at the start of the step
+    "values",  # a learned critic's values of every step, and of the instruction
+    "labels",  # correct, redundant or wrong, step by step
+    "progress",  # the estimated chance of success after every step
+    "answers",  # the probability of the task's known answer before the first and after every step
+]
+"""What has to be computed before credit can be given, besides what a trajectory holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClippedLoss:
-    """The numbers of PPO's clipped objective; the formula is in `training.losses`.
+class Clipped:
+    """PPO's clipped surrogate: `max(-r A, -clamp(r, 1 - low, 1 + high) A)`, for A < 0 at most `-A dual`.
 
-    A ratio counts within `[1 - clip_low, 1 + clip_high]`. `dual_clip` bounds the loss of a token with a
-    negative advantage by `-advantage * dual_clip` (arXiv 1912.09729); None leaves it unbounded.
+    `against` names the ratio's denominator. `bias` "norm" divides by the size of the clipped tokens' share, S-PPO's
+    correction (arXiv 2511.20718).
     """
 
-    clip_low: float
-    clip_high: float
-    dual_clip: float | None
+    level: Level
+    low: float
+    high: float
+    dual: float | None = None
+    against: Literal["behaviour", "proximal"] = "behaviour"
+    bias: Literal["none", "norm"] = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Likelihood:
+    """`-A log pi`: behaviour cloning where A is 1, advantage-weighted regression where it is a weight, REINFORCE."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kto:
+    """KTO on whole steps that are labelled desirable or not (arXiv 2402.01306). Needs "reference", "labels"."""
+
+    beta: float
+    desirable: float  # weight lambda_D
+    undesirable: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression:
+    """WebRL's: the squared distance of `beta * log ratio to the reference / tokens` from the advantage, A > 0 only."""
+
+    beta: float
+
+
+Surrogate = Clipped | Likelihood | Kto | Regression
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """For the mismatch of sampler and trainer: w = proximal / behaviour at `level`, cut at `cap` ("truncate") or
+    masked outside [1/cap, cap] ("mask"). A token without a behaviour log-probability has weight 1, and is counted."""
+
+    level: Literal["token", "turn", "sequence"]
+    kind: Literal["truncate", "mask"]
+    cap: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kl:
+    """`coef * kl(policy, reference)` per token. With `advantage_cap` its gradient is at most |A| (ZeroGUI)."""
+
+    form: Literal["k1", "k2", "k3"]
+    coef: float
+    advantage_cap: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntropyTerm:
+    """`-coef * decay**update * entropy`; with a `band`, EPO's penalty for leaving [low, high] times its history."""
+
+    coef: float
+    decay: float = 1.0
+    band: tuple[float, float] | None = None
+    band_weight: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """The loss of one optimiser step. `step_mask` q leaves out the steps whose mean token entropy is below the
+    group's q-quantile (DART); `negatives` weighs SEAgent's `-log sigmoid(-(log ratio to the reference))` on steps
+    labelled wrong, which then have no other term."""
+
+    surrogate: Surrogate
     aggregation: Aggregation
+    correction: Correction | None = None
+    kl: Kl | None = None
+    entropy: EntropyTerm | None = None
+    step_mask: float | None = None
+    negatives: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """What an estimator may look at of one trajectory. Signals that the algorithm does not name are None."""
+
+    reward: float | None  # of `Algorithm.reward`; None masks the trajectory
+    outcome: float | None  # the score itself
+    frames: tuple[str, ...]  # the screen before each step, by its hash
+    tokens: tuple[int, ...]  # sampled tokens of each step
+    replayed: bool = False
+    entropies: tuple[float, ...] | None = None  # mean token entropy of each step
+    values: tuple[float, ...] | None = None  # the critic's, before each step and after the last
+    task_value: float | None = None  # the critic's, of the instruction alone
+    labels: tuple[Label | None, ...] | None = None
+    progress: tuple[float, ...] | None = None  # in [0, 1], after each step
+    answers: tuple[float, ...] | None = (
+        None  # probability of the known answer, before the first and after each
+    )
+
+
+Credit = Callable[[Sequence[Member]], list[list[float]]]
+"""A group -> the advantage of every step of every member; all 0 for one that is masked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RescueAllFail:
+    """A group that failed as a whole gets an earlier success of its task in place of one member.
+
+    It reads outcomes, never shaped rewards. Each task keeps its `capacity` newest trajectories with an outcome above
+    `keep_above`; a group is rescued when its outcomes have a population deviation below `std_below` and a mean below
+    `mean_below`, by one that was sampled at most `max_age` policy versions ago.
+    """
+
+    capacity: int
+    keep_above: float
+    std_below: float
+    mean_below: float
+    max_age: int
+    slot: Literal["first", "oldest", "random"] = "first"  # which member goes
+    source: Literal["uniform", "newest"] = "uniform"  # which success comes
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositiveMix:
+    """Earlier successes beside fresh groups: at most `share` of the fresh trajectories, of tasks whose rate of success
+    is within `band`, sampled at most `max_age` policy versions ago. AdaGRPO gives hard tasks more (`harder`)."""
+
+    share: float
+    capacity: int
+    max_age: int
+    band: tuple[float, float] = (0.0, 1.0)
+    harder: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromBuffer:
+    """Off-policy: fresh groups only feed a buffer of the newest `capacity` trajectories; what is learned from is drawn
+    from it, as many as were fresh. `keep` picks: "successes", "all"; `shortest` keeps, task by task, the successes
+    whose length is within that quantile (PAE's 0.2)."""
+
+    capacity: int
+    keep: Literal["successes", "all"]
+    shortest: float | None = None
+
+
+ReplayRule = RescueAllFail | PositiveMix | FromBuffer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """How closed groups become a loss: `rescue` -> `reward` -> `advantage` -> `loss`.
-
-    With `dynamic_sampling`, groups whose outcomes are all equal are dropped before anything else. `reward`
-    gives None for a trajectory to mask; `advantage` maps one group's rewards to as many advantages.
-    """
+    """A published objective. `flat_groups` "drop" is DAPO's dynamic sampling; `min_std` drops groups that hardly
+    differ (UI-S1)."""
 
     name: str
-    rescue: RescueAllFail | None
-    dynamic_sampling: bool
+    paper: str  # arXiv number
     reward: Callable[[Trajectory], float | None]
-    advantage: Callable[[Sequence[float | None]], list[float]]
-    loss: ClippedLoss
-
-    def advantages(self, members: Sequence[Trajectory]) -> list[float]:
-        """One advantage per member of a group, in order; 0 for a masked one."""
-        return self.advantage([self.reward(member) for member in members])
+    credit: Credit
+    objective: Objective
+    replay: ReplayRule | None = None
+    flat_groups: Literal["keep", "drop"] = "keep"
+    min_std: float = 0.0
+    signals: frozenset[Signal] = frozenset()

@@ -40,7 +40,7 @@ What we do otherwise, and why:
 from functools import partial
 
 from training.advantages import group_advantages
-from training.algorithms.algorithm import Algorithm, ClippedLoss
+from training.algorithms.legacy.algorithm import Algorithm, ClippedLoss
 from training.replay import RescueAllFail
 from training.reward import shaped_reward
 

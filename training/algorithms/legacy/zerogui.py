@@ -14,13 +14,13 @@ What we do otherwise, and why:
 - A sample is a whole trajectory; ZeroGUI's is a step with its last five screenshots.
 - A group is dropped by its valid rewards. ZeroGUI counts invalid ones as 0, and keeps a group of successes
   and one crash.
-- As in `training.algorithms.arpo`, the ratio's denominator is the log-probability stored at sampling.
+- As in `training.algorithms.legacy.arpo`, the ratio's denominator is the log-probability stored at sampling.
 """
 
 from functools import partial
 
 from training.advantages import group_advantages
-from training.algorithms.algorithm import Algorithm, ClippedLoss
+from training.algorithms.legacy.algorithm import Algorithm, ClippedLoss
 from training.reward import outcome
 
 ZEROGUI = Algorithm(

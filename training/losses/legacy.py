@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from training.algorithms import ClippedLoss
+from training.algorithms.legacy import ClippedLoss
 
 MAX_LOG_RATIO = 20.0  # e^20 is finite in float32; a token further off has no gradient
 
