@@ -39,6 +39,8 @@ def messages(
     contents[0].insert(0, {"type": "text", "text": dialect.prompt(instruction)})
 
     conversation: list[Message] = []
+    if dialect.system:
+        conversation.append({"role": "system", "content": dialect.system})
     replies = [*(turn.output.text for turn in history), None]
     for content, reply in zip(contents, replies, strict=True):
         if content:

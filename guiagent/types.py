@@ -139,12 +139,12 @@ class PolicyStep(msgspec.Struct, omit_defaults=True):
     """What a policy emitted for one turn, exactly as sampled; never re-tokenised afterwards.
 
     `prompt_ids` are the tokens this turn *added* to the context before sampling (the first turn's include the
-    system prompt and the instruction); `completion_ids` and `logprobs` have the same length. A `fresh` turn begins
-    a new context instead of going on with the last one. The last `images` frames up to this turn's own are shown
-    in `prompt_ids`, in order.
+    system prompt and the instruction); `completion_ids` and `logprobs` have the same length. A `fresh` turn
+    begins a new context instead of going on with the last one. The last `images` frames up to this turn's own
+    are shown in `prompt_ids`, in order.
 
-    `policy_version` is the oldest version that sampled here. Where weights changed in the middle, `versions` says
-    which version sampled from which token on; else it is empty.
+    `policy_version` is the oldest version that sampled here. Where weights changed in the middle, `versions`
+    says which version sampled from which token on; else it is empty.
     """
 
     text: str

@@ -24,7 +24,7 @@ from guiagent.actions import (
     Type,
     Wait,
 )
-from guiagent.dialects import DIALECTS
+from guiagent.dialects import find_dialect
 from guiagent.dialects.ui_tars import MAX_ACTIONS, MAX_CHARS, UiTars
 from guiagent.errors import DialectError
 
@@ -93,7 +93,7 @@ def test_coordinates_are_those_of_the_resized_picture() -> None:
 def test_the_prompt_is_a_constant_and_then_the_instruction() -> None:
     for instruction in ("Click the button", "", "two\nlines"):
         assert SMALL.prompt(instruction) == SMALL.preamble + instruction
-    assert UiTars().preamble == SMALL.preamble == DIALECTS["ui-tars"].prompt("")
+    assert UiTars().preamble == SMALL.preamble == find_dialect("ui-tars").prompt("")
 
 
 xs, ys = st.integers(0, SIZE[0] - 1), st.integers(0, SIZE[1] - 1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from guiagent.actions import Click, Done, MouseDown, Wait
-from guiagent.dialects import DIALECTS
+from guiagent.dialects import find_dialect
 from guiagent.dialects.ui_tars import UiTars
 from guiagent.episode import PastTurn
 from guiagent.errors import FaultError, InfrastructureError, UsageError
@@ -136,7 +136,7 @@ async def test_a_model_is_shown_the_screen_and_its_reply_is_parsed() -> None:
     assert (request["_path"], request["_auth"]) == ("/v1/chat/completions", "Bearer k3y")
     assert (request["model"], request["temperature"], request["logprobs"]) == ("tars", 0.25, True)
     (message,) = request["messages"]
-    assert message["content"][0] == {"type": "text", "text": DIALECTS["ui-tars"].prompt("do")}
+    assert message["content"][0] == {"type": "text", "text": find_dialect("ui-tars").prompt("do")}
     assert message["content"][1] == {
         "type": "image_url",
         "image_url": {"url": "data:image/png;base64,iVBORyBwaXhlbHM="},

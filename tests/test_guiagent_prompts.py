@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from guiagent.dialects import DIALECTS
+from guiagent.dialects import find_dialect
 from guiagent.episode import PastTurn
 from guiagent.prompts import Message, messages
 from guiagent.types import Observation, PolicyStep
 
-UI_TARS = DIALECTS["ui-tars"]
+UI_TARS = find_dialect("ui-tars")
 
 
 def turn(number: int) -> PastTurn:

@@ -16,8 +16,7 @@ from PIL import Image
 from transformers import AutoConfig
 
 from guiagent.coordinates import CoordinateSpace, smart_resize
-from guiagent.dialects import Dialect
-from guiagent.dialects.ui_tars import UiTars
+from guiagent.dialects import Dialect, find_dialect
 from guiagent.errors import Fault, FaultError
 from training.pretrained import open_processor, readable
 
@@ -38,13 +37,14 @@ class Picture(NamedTuple):
 
 
 class Encoder:
-    """Tokenizer, chat template and image preparation of one checkpoint.
+    """Tokenizer, chat template and image preparation of one checkpoint, and the dialect it is spoken to in.
 
     Raises:
+        UsageError: there is no such dialect.
         InfrastructureError: the folder holds no checkpoint of a Qwen-VL model, or a damaged one.
     """
 
-    def __init__(self, checkpoint: Path) -> None:
+    def __init__(self, checkpoint: Path, dialect: str = "ui-tars") -> None:
         self.processor = open_processor(checkpoint)
         self.tokenizer = self.processor.tokenizer
         with readable(checkpoint):
@@ -64,7 +64,7 @@ class Encoder:
         self.eos: int = self.tokenizer.eos_token_id
         self.pad: int = self.tokenizer.pad_token_id
         self.unsampled: list[int] = sorted(placeholders | ({self.pad} - {self.eos}))
-        self.dialect: Dialect = self._dialect()
+        self.dialect = self._dialect(dialect)
         self.picture = lru_cache(_CACHED_PICTURES)(self._picture)
 
     def first_prompt(self, instruction: str, picture: Picture) -> list[int]:
@@ -73,7 +73,9 @@ class Encoder:
         An instruction comes from a page and can hold anything; the names of special tokens in it stay mere
         text.
         """
-        before, _, after = self._render([_user(_TEXT)]).partition(_TEXT)
+        system = self.dialect.system
+        turns = [{"role": "system", "content": system}] if system else []
+        before, _, after = self._render([*turns, _user(_TEXT)]).partition(_TEXT)
         text = self._plain(self.dialect.prompt(instruction))
         return [*self._template(before, picture), *text, *self._template(after, picture)]
 
@@ -91,11 +93,12 @@ class Encoder:
         """The text of a completion without its end token."""
         return str(self.tokenizer.decode(ids[:-1] if ids and ids[-1] == self.eos else ids))
 
-    def _dialect(self) -> UiTars:
-        """The coordinates a policy writes are pixels of the picture as its own processor resizes it."""
-        factor = self._patch * self._merge
-        dialect = UiTars(factor)
-        dialect.space = CoordinateSpace("resized", factor, self._min_pixels, self._max_pixels)
+    def _dialect(self, name: str) -> Dialect:
+        """Where coordinates are pixels of the resized picture, they are of the one this processor makes."""
+        dialect = find_dialect(name)
+        if dialect.space.kind == "resized":
+            factor = self._patch * self._merge
+            dialect.space = CoordinateSpace("resized", factor, self._min_pixels, self._max_pixels)
         return dialect
 
     def _picture(self, frame: bytes) -> Picture:

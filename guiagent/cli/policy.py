@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from guiagent.dialects import DIALECTS
+from guiagent.dialects import find_dialect
 from guiagent.policies import ChatPolicy, NullPolicy, OraclePolicy, RandomPolicy
 from guiagent.protocols import Policy
 from training.config import checkpoint_folder
@@ -19,7 +19,7 @@ def open_policy(name: str, temperature: float, max_new_tokens: int) -> Iterator[
         return
     if name.startswith(("http://", "https://")):
         url, _, model = name.partition("#")
-        yield ChatPolicy(url, model, DIALECTS["ui-tars"], temperature=temperature)
+        yield ChatPolicy(url, model, find_dialect("ui-tars"), temperature=temperature)
         return
     import torch
 

@@ -1,16 +1,28 @@
 """Action languages of models: one file each, text <-> `Action`, and the words that ask for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from guiagent.actions import Action
+from guiagent.coordinates import CoordinateSpace
+from guiagent.dialects.qwen import QwenTools
 from guiagent.dialects.ui_tars import UiTars
+from guiagent.errors import UsageError
 
 
 class Dialect(Protocol):
     """One model family's action language. Sizes are (width, height) of the frame the device returned."""
 
-    name: str
+    space: CoordinateSpace  # the units of its coordinates; where these are a resized picture's, of which
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def system(self) -> str:
+        """The text of the system turn; empty where the family was trained without one."""
+        ...
 
     def prompt(self, instruction: str) -> str:
         """The text of the first user turn, which the first screenshot follows."""
@@ -25,4 +37,17 @@ class Dialect(Protocol):
         ...
 
 
-DIALECTS: dict[str, Dialect] = {"ui-tars": UiTars()}
+DIALECTS: dict[str, Callable[[], Dialect]] = {
+    "ui-tars": UiTars,
+    "qwen2.5-computer": partial(QwenTools, "computer_use", CoordinateSpace.resized(28)),
+    "qwen2.5-mobile": partial(QwenTools, "mobile_use", CoordinateSpace.resized(28)),  # and GUI-Owl's
+    "qwen3-computer": partial(QwenTools, "computer_use", CoordinateSpace("norm999")),
+    "qwen3-mobile": partial(QwenTools, "mobile_use", CoordinateSpace("norm999")),  # and GUI-Owl 1.5's
+}
+
+
+def find_dialect(name: str) -> Dialect:
+    """A dialect of one's own, whose `space` may be set. Raises UsageError for a name that is none."""
+    if name not in DIALECTS:
+        raise UsageError(f"no dialect {name!r}: there are {', '.join(DIALECTS)}")
+    return DIALECTS[name]()

@@ -26,6 +26,7 @@ from guiagent.actions import (
     Wait,
 )
 from guiagent.coordinates import CoordinateSpace, Size
+from guiagent.dialects.keys import read_key, write_key
 from guiagent.errors import DialectError
 
 MAX_CHARS = 8192  # of one reply; also bounds how deep its syntax tree can nest
@@ -79,48 +80,6 @@ _ALIASES = {
     "end_point": "end",
 }
 
-_NAMED_KEYS = {  # what these models write for W3C key names that are not a single character
-    "ctrl": "Control",
-    "alt": "Alt",
-    "shift": "Shift",
-    "meta": "Meta",
-    "enter": "Enter",
-    "esc": "Escape",
-    "tab": "Tab",
-    "space": " ",
-    "backspace": "Backspace",
-    "delete": "Delete",
-    "insert": "Insert",
-    "home": "Home",
-    "end": "End",
-    "pageup": "PageUp",
-    "pagedown": "PageDown",
-    "up": "ArrowUp",
-    "down": "ArrowDown",
-    "left": "ArrowLeft",
-    "right": "ArrowRight",
-    "capslock": "CapsLock",
-    **{f"f{n}": f"F{n}" for n in range(1, 13)},
-}
-_KEY_NAMES = {key: name for name, key in _NAMED_KEYS.items()}
-_SYNONYMS = {
-    "control": "ctrl",
-    "option": "alt",
-    "cmd": "meta",
-    "command": "meta",
-    "super": "meta",
-    "win": "meta",
-    "return": "enter",
-    "escape": "esc",
-    "del": "delete",
-    "page_up": "pageup",
-    "page_down": "pagedown",
-    "arrowup": "up",
-    "arrowdown": "down",
-    "arrowleft": "left",
-    "arrowright": "right",
-}
-
 _ACTION_LINE = re.compile(r"^[ \t]*Action:", re.MULTILINE)
 _NEXT_CALL = re.compile(rf"(?<=\))[ \t\r]*\n\s*(?=(?:{'|'.join(_PARAMETERS)})\()")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -148,6 +107,7 @@ class UiTars:
     """
 
     name = "ui-tars"
+    system = ""
     preamble: str = _PREAMBLE
 
     def __init__(self, factor: int = 28) -> None:
@@ -226,7 +186,7 @@ class UiTars:
                 dx, dy = _scroll_step(string("direction"), size)
                 return [Scroll(x=x, y=y, dx=dx, dy=dy)]
             case "hotkey":
-                return [KeyChord(keys=tuple(_read_key(key) for key in _split_keys(string("key"))))]
+                return [KeyChord(keys=tuple(read_key(key) for key in _split_keys(string("key"))))]
             case "type":
                 text = string("content")
                 return [Type(text=text.removesuffix("\n"), submit=text.endswith("\n"))]
@@ -264,7 +224,7 @@ class UiTars:
                 direction = ("down" if dy > 0 else "up") if dy else ("right" if dx > 0 else "left")
                 return f"scroll(start_box={box(x, y)}, direction='{direction}')"
             case KeyChord(keys=keys):
-                return f"hotkey(key={_quote(' '.join(_write_key(key) for key in keys))})"
+                return f"hotkey(key={_quote(' '.join(write_key(key) for key in keys))})"
             case Type(text=text, clear=False, submit=submit) if submit or not text.endswith("\n"):
                 return f"type(content={_quote(text + chr(10) * submit)})"
             case Open(target=target):
@@ -352,24 +312,6 @@ def _scroll_step(direction: str, size: Size) -> tuple[int, int]:
 def _split_keys(keys: str) -> list[str]:
     parts = keys.split()
     return parts[0].split("+") if len(parts) == 1 and len(parts[0]) > 1 else parts
-
-
-def _read_key(key: str) -> str:
-    if len(key) == 1:
-        return key
-    name = key.lower()
-    try:
-        return _NAMED_KEYS[_SYNONYMS.get(name, name)]
-    except KeyError:
-        raise DialectError(f"no key is called {_excerpt(key)}") from None
-
-
-def _write_key(key: str) -> str:
-    if key in _KEY_NAMES:
-        return _KEY_NAMES[key]
-    if len(key) == 1 and not key.isspace():
-        return key
-    raise DialectError(f"UI-TARS has no word for the key {key!r}")
 
 
 def _quote(text: str) -> str:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from guiagent.actions import ACTION, ACTIONS, Action, Click, Done, Wait
-from guiagent.dialects import DIALECTS, Dialect
+from guiagent.dialects import Dialect, find_dialect
 from guiagent.errors import DialectError, Fault, FaultError
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyStep
 
-_UI_TARS = DIALECTS["ui-tars"]
+_UI_TARS = find_dialect("ui-tars")
 
 
 class NullPolicy:

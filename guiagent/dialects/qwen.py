@@ -1,0 +1,338 @@
+"""Qwen-VL's action language: calls of the tool `computer_use` or `mobile_use`, as JSON in `<tool_call>` tags.
+
+Format: QwenLM/Qwen3-VL, `cookbooks/utils/agent_function_call.py`. Qwen2.5-VL and GUI-Owl count in pixels of
+the `smart_resize` picture; Qwen3-VL and GUI-Owl 1.5 are told that the screen has 999x999. What a model writes
+around its calls, such as its thoughts, is kept as text and not read.
+
+Theirs drags from wherever the pointer is; a reply here is read by itself, so that a drag names both its ends.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from pydantic import ValidationError
+
+from guiagent.actions import (
+    Action,
+    Answer,
+    Click,
+    Done,
+    Drag,
+    KeyChord,
+    LongPress,
+    Move,
+    Open,
+    PressButton,
+    Scroll,
+    Swipe,
+    Type,
+    Wait,
+)
+from guiagent.coordinates import CoordinateSpace, Size
+from guiagent.dialects.keys import read_key, write_key
+from guiagent.errors import DialectError
+
+Tool = Literal["computer_use", "mobile_use"]
+
+MAX_CHARS = 16_384  # of one reply
+MAX_CALLS = 16  # in one reply
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_LONGEST_S = 60.0
+
+_Coordinate = Annotated[list[float], msgspec.Meta(min_length=2, max_length=4)]
+
+# What each tool can do, with the arguments each action takes and what they mean.
+_ACTIONS: dict[Tool, dict[str, tuple[tuple[str, ...], str]]] = {
+    "computer_use": {
+        "key": (("keys",), "press these keys together, in this order"),
+        "type": (("text",), "type a text"),
+        "mouse_move": (("coordinate",), "move the pointer there"),
+        "left_click": (("coordinate",), "click there"),
+        "left_click_drag": (("start_coordinate", "coordinate"), "drag from the first place to the second"),
+        "right_click": (("coordinate",), "click with the right button"),
+        "middle_click": (("coordinate",), "click with the middle button"),
+        "double_click": (("coordinate",), "click twice"),
+        "triple_click": (("coordinate",), "click three times"),
+        "scroll": (("pixels", "coordinate"), "turn the wheel; a positive number of pixels goes up"),
+        "hscroll": (("pixels", "coordinate"), "scroll sideways; a positive number of pixels goes right"),
+        "wait": (("time",), "wait for so many seconds"),
+        "answer": (("text",), "give the answer that was asked for"),
+        "terminate": (("status",), "end, and say how it went"),
+    },
+    "mobile_use": {
+        "click": (("coordinate",), "tap there"),
+        "long_press": (("coordinate", "time"), "press there for so many seconds"),
+        "swipe": (("coordinate", "coordinate2"), "swipe from the first place to the second"),
+        "type": (("text",), "type a text into what has the focus"),
+        "system_button": (("button",), "press Back, Home, Menu or Enter"),
+        "open": (("text",), "open the app of this name"),
+        "key": (("text",), "press a hardware key: power, volume_up, volume_down"),
+        "wait": (("time",), "wait for so many seconds"),
+        "answer": (("text",), "give the answer that was asked for"),
+        "terminate": (("status",), "end, and say how it went"),
+    },
+}
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "coordinate": {"type": "array", "description": "[x, y]"},
+    "coordinate2": {"type": "array", "description": "[x, y]"},
+    "start_coordinate": {"type": "array", "description": "[x, y]"},
+    "keys": {"type": "array", "items": {"type": "string"}},
+    "text": {"type": "string"},
+    "pixels": {"type": "number"},
+    "time": {"type": "number"},
+    "button": {"type": "string", "enum": ["Back", "Home", "Menu", "Enter"]},
+    "status": {"type": "string", "enum": ["success", "failure"]},
+}
+_PRESSED = {"Back": "back", "Home": "home", "Menu": "menu", "Enter": "enter"}
+_HARDWARE = ("power", "volume_up", "volume_down")
+_CLICKS: dict[str, tuple[str, int]] = {
+    "click": ("left", 1),
+    "left_click": ("left", 1),
+    "right_click": ("right", 1),
+    "middle_click": ("middle", 1),
+    "double_click": ("left", 2),
+    "triple_click": ("left", 3),
+}
+_CLICK_NAMES = {("left", 1): "left_click", ("right", 1): "right_click", ("middle", 1): "middle_click"} | {
+    ("left", 2): "double_click",
+    ("left", 3): "triple_click",
+}
+
+
+class _Arguments(msgspec.Struct):
+    """Every argument of every action. Models add ones that an action does not take; those are not read."""
+
+    action: str
+    coordinate: _Coordinate | None = None
+    coordinate2: _Coordinate | None = None
+    start_coordinate: _Coordinate | None = None
+    keys: Annotated[list[str], msgspec.Meta(min_length=1, max_length=5)] | None = None
+    text: str | None = None
+    pixels: float | None = None
+    time: float | None = None
+    button: str | None = None
+    status: str | None = None
+
+
+class _Call(msgspec.Struct):
+    name: str
+    arguments: _Arguments
+
+
+class QwenTools:
+    """One of the two tools, in the coordinates of one generation of models."""
+
+    def __init__(self, tool: Tool, space: CoordinateSpace) -> None:
+        self.name = tool
+        self.space = space
+
+    @property
+    def system(self) -> str:
+        """The tool's signature and how to call it."""
+        actions = _ACTIONS[self.name]
+        used = {argument for arguments, _ in actions.values() for argument in arguments}
+        meanings = [f"{name}({', '.join(arguments)}): {what}" for name, (arguments, what) in actions.items()]
+        screen = "The screen has 999x999 pixels. " if self.space.kind == "norm999" else ""
+        what = "a computer with a mouse and a keyboard" if self.name == "computer_use" else "a phone by touch"
+        signature = {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": f"Use {what}. {screen}Coordinates are [x, y] from the top left.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {
+                        "action": {
+                            "type": "string",
+                            "enum": list(actions),
+                            "description": "\n".join(meanings),
+                        },
+                        **{name: schema for name, schema in _ARGUMENTS.items() if name in used},
+                    },
+                    "required": ["action"],
+                },
+            },
+        }
+        return (
+            "# Tools\n\nThis function is there to carry out the user's task:\n"
+            f"<tools>\n{json.dumps(signature)}\n</tools>\n\n"
+            "Answer every picture of the screen with what you think and then the next call, as JSON:\n"
+            f'{_OPEN}\n{{"name": "{self.name}", "arguments": {{"action": ...}}}}\n{_CLOSE}'
+        )
+
+    def prompt(self, instruction: str) -> str:
+        return instruction
+
+    def parse(self, text: str, size: Size) -> list[Action]:
+        """The actions of a reply's calls, in pixels of a frame of `size`; a point outside is clamped to it.
+
+        Raises:
+            DialectError: for every text without a valid call, and nothing else.
+        """
+        if len(text) > MAX_CHARS:
+            raise DialectError(f"the reply has {len(text)} characters, over the limit of {MAX_CHARS}")
+        # A reply that was stopped at its end token may lack the last closing tag.
+        calls = [part.partition(_CLOSE)[0] for part in text.split(_OPEN)[1:]]
+        if not calls:
+            raise DialectError(f"no {_OPEN} in {_excerpt(text)}")
+        if len(calls) > MAX_CALLS:
+            raise DialectError(f"the reply has {len(calls)} calls, over the limit of {MAX_CALLS}")
+        try:
+            return [self._action(_read(call, self.name), size) for call in calls]
+        except ValidationError as error:
+            raise DialectError(f"{error.errors()[0]['msg']} in {_excerpt(text)}") from None
+
+    def render(self, actions: Sequence[Action], size: Size) -> str:
+        """The reply that says `actions`, a call for each. What a scroll, a wait or a press rounds is lost.
+
+        Raises:
+            DialectError: there is no action, or one that the tool cannot do.
+        """
+        if not actions:
+            raise DialectError(f"{self.name} has no word for doing nothing")
+        return "\n".join(self._call(action, size) for action in actions)
+
+    def _action(self, a: _Arguments, size: Size) -> Action:
+        def point(given: list[float] | None) -> tuple[int, int]:
+            match given:
+                case [x, y]:
+                    centre = x, y
+                case [x1, y1, x2, y2]:  # a box
+                    centre = (x1 + x2) / 2, (y1 + y2) / 2
+                case _:
+                    raise DialectError(f"{a.action} needs its place as [x, y]")
+            if not all(math.isfinite(value) and abs(value) < 1e6 for value in centre):
+                raise DialectError(f"{a.action} has no sensible place")
+            return self.space.to_device(centre, size)
+
+        def text() -> str:
+            if a.text is None:
+                raise DialectError(f"{a.action} needs a text")
+            return a.text
+
+        if a.action not in _ACTIONS[self.name]:
+            raise DialectError(f"{self.name} has no action {_excerpt(a.action)}")
+        match a.action:
+            case "mouse_move":
+                x, y = point(a.coordinate)
+                return Move(x=x, y=y)
+            case "left_click_drag":
+                return Drag(path=(point(a.start_coordinate), point(a.coordinate)))
+            case "long_press":
+                x, y = point(a.coordinate)
+                return LongPress(x=x, y=y) if a.time is None else LongPress(x=x, y=y, ms=_ms(a.time))
+            case "swipe":
+                (x1, y1), (x2, y2) = point(a.coordinate), point(a.coordinate2)
+                return Swipe(x1=x1, y1=y1, x2=x2, y2=y2)
+            case "scroll" | "hscroll":
+                x, y = point(a.coordinate) if a.coordinate else (size[0] // 2, size[1] // 2)
+                distance = _pixels(a)
+                return (
+                    Scroll(x=x, y=y, dy=-distance) if a.action == "scroll" else Scroll(x=x, y=y, dx=distance)
+                )
+            case "key" if self.name == "computer_use":
+                return KeyChord(keys=tuple(read_key(key) for key in a.keys or ()))
+            case "key":
+                return PressButton.model_validate({"button": _one_of(_HARDWARE, text())})
+            case "system_button":
+                return PressButton.model_validate({"button": _PRESSED[_one_of(_PRESSED, a.button)]})
+            case "type":
+                return Type(text=text().removesuffix("\n"), submit=text().endswith("\n"))
+            case "open":
+                return Open(target=text())
+            case "wait":
+                return Wait() if a.time is None else Wait(ms=_ms(a.time))
+            case "answer":
+                return Answer(text=text())
+            case "terminate":
+                return Done.model_validate({"status": _one_of(("success", "failure"), a.status)})
+            case _:
+                x, y = point(a.coordinate)
+                button, count = _CLICKS[a.action]
+                return Click.model_validate({"x": x, "y": y, "button": button, "count": count})
+
+    def _call(self, action: Action, size: Size) -> str:
+        arguments = self._say(action, size)
+        if arguments is None or arguments["action"] not in _ACTIONS[self.name]:
+            raise DialectError(f"{self.name} has no word for {action!r}")
+        said = json.dumps({"name": self.name, "arguments": arguments}, ensure_ascii=False)
+        return f"{_OPEN}\n{said.replace('<', chr(92) + 'u003c')}\n{_CLOSE}"
+
+    def _say(self, action: Action, size: Size) -> dict[str, Any] | None:
+        def place(x: int, y: int) -> list[int]:
+            return list(self.space.from_device((x, y), size))
+
+        match action:
+            case Click(x=x, y=y, button="left", count=1, modifiers=()) if self.name == "mobile_use":
+                return {"action": "click", "coordinate": place(x, y)}
+            case Click(x=x, y=y, modifiers=()) if (action.button, action.count) in _CLICK_NAMES:
+                return {"action": _CLICK_NAMES[action.button, action.count], "coordinate": place(x, y)}
+            case Move(x=x, y=y):
+                return {"action": "mouse_move", "coordinate": place(x, y)}
+            case Drag(path=(start, end), button="left"):
+                return {
+                    "action": "left_click_drag",
+                    "start_coordinate": place(*start),
+                    "coordinate": place(*end),
+                }
+            case LongPress(x=x, y=y, ms=ms):
+                return {"action": "long_press", "coordinate": place(x, y), "time": ms / 1000}
+            case Swipe(x1=x1, y1=y1, x2=x2, y2=y2):
+                return {"action": "swipe", "coordinate": place(x1, y1), "coordinate2": place(x2, y2)}
+            case Scroll(x=x, y=y, dx=0, dy=dy):
+                return {"action": "scroll", "coordinate": place(x, y), "pixels": -dy}
+            case Scroll(x=x, y=y, dx=dx, dy=0):
+                return {"action": "hscroll", "coordinate": place(x, y), "pixels": dx}
+            case KeyChord(keys=keys) if self.name == "computer_use":
+                return {"action": "key", "keys": [write_key(key) for key in keys]}
+            case PressButton(button=button) if button in _HARDWARE:
+                return {"action": "key", "text": button} if self.name == "mobile_use" else None
+            case PressButton(button=button) if button in _PRESSED.values():
+                return {"action": "system_button", "button": button.capitalize()}
+            case Type(text=text, clear=False, submit=submit) if submit or not text.endswith("\n"):
+                return {"action": "type", "text": text + "\n" * submit}
+            case Open(target=target):
+                return {"action": "open", "text": target}
+            case Wait(ms=ms):
+                return {"action": "wait", "time": ms / 1000}
+            case Answer(text=text):
+                return {"action": "answer", "text": text}
+            case Done(status="success" | "failure" as status, evidence=()):
+                return {"action": "terminate", "status": status}
+            case _:
+                return None
+
+
+def _read(call: str, tool: Tool) -> _Arguments:
+    try:
+        read = msgspec.json.decode(call.strip().encode(), type=_Call)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise DialectError(f"not a call ({str(error)[:80]!r}): {_excerpt(call)}") from None
+    if read.name != tool:
+        raise DialectError(f"there is no tool {_excerpt(read.name)}, only {tool}")
+    return read.arguments
+
+
+def _one_of(allowed: Sequence[str] | dict[str, str], given: str | None) -> str:
+    if given is None or given not in allowed:
+        raise DialectError(f"{_excerpt(str(given))} is none of {', '.join(allowed)}")
+    return given
+
+
+def _ms(seconds: float) -> int:
+    if not math.isfinite(seconds) or seconds < 0:
+        raise DialectError(f"nobody can wait for {seconds} seconds")
+    return round(1000 * min(seconds, _LONGEST_S))
+
+
+def _pixels(a: _Arguments) -> int:
+    if a.pixels is None or not math.isfinite(a.pixels):
+        raise DialectError(f"{a.action} needs a number of pixels")
+    return round(min(max(a.pixels, -10_000), 10_000))
+
+
+def _excerpt(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:60] + "...")
