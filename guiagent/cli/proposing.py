@@ -10,7 +10,6 @@ from typing import NamedTuple
 from msgspec.structs import replace
 from rich.console import Console
 
-from guiagent.actions import Open
 from guiagent.cli.progress import StageLine
 from guiagent.cli.synthesizing import print_counts
 from guiagent.client import FarmClient
@@ -18,7 +17,7 @@ from guiagent.embedded import private_pool
 from guiagent.errors import InfrastructureError, UsageError
 from guiagent.protocols import Device, Shell
 from guiagent.trajectories import TrajectoryStore
-from guiagent.types import Baseline, Observation, ObserveSpec
+from guiagent.types import Observation, ObserveSpec
 from guiagent.wire import Grant
 from rewards import evolution, similarity
 from rewards.cases import Screen
@@ -27,7 +26,7 @@ from rewards.grammar import KINDS, GrammarProposer
 from rewards.judge_config import ServerConfig
 from rewards.proposals import Exam, Outcome, Proposal, Situation
 from rewards.proposer_prompts import PRESETS
-from rewards.tasksets.miniwob import MiniWob
+from rewards.tasksets.book import begin
 from rewards.validation import Book, Validator
 
 _SPEC = ObserveSpec(frame="png")
@@ -210,17 +209,10 @@ async def _shown(wish: Wish, device: Device, first: int) -> AsyncIterator[Situat
 
 async def _begin(wish: Wish, device: Device, seed: int, spec: ObserveSpec) -> Observation:
     """The device at its start. A start that cannot be is told and not proposed for."""
-    scheme, _, page = (wish.start or "").partition(":")
-    if scheme == "miniwob":  # such a page shows nothing before its episode begins
-        return (await MiniWob().task(page, seed).setup(device, spec))[1]
-    if wish.device == "browser":
-        return await device.reset(seed, Baseline(url=wish.start or "about:blank"), spec)
-    observation = await device.reset(seed, Baseline(), spec)
-    if wish.start:
-        observation = await device.act([Open(target=wish.start)], spec)
-        if observation.action_error:
-            raise UsageError(f"{wish.start}: {observation.action_error}")
-    return observation
+    shown = await begin(device, wish.environment, seed, spec)
+    if shown.action_error:
+        raise UsageError(f"{wish.environment}: {shown.action_error}")
+    return shown
 
 
 async def _apps(wish: Wish, device: Device) -> list[str]:

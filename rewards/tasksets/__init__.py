@@ -5,6 +5,7 @@ from typing import Protocol
 
 from guiagent.errors import UsageError
 from guiagent.protocols import Taskset
+from rewards.tasksets.book import BookTasks
 from rewards.tasksets.miniwob import MiniWob
 from rewards.tasksets.osworld import Osworld
 from rewards.tasksets.phone import PhoneTasks
@@ -22,8 +23,8 @@ TASKSETS: dict[str, MakeTaskset] = {"miniwob": MiniWob, "phone": PhoneTasks, "pr
 
 
 def find_taskset(name: str, oracle: bool = False) -> Taskset:
-    """A taskset of `TASKSETS` by its name, with "osworld:PATH" OSWorld's task files below that path, or with
-    "synthetic:FILE" the verified tasks of a file.
+    """A taskset of `TASKSETS` by its name, with "osworld:PATH" OSWorld's task files below that path, with
+    "synthetic:FILE" the verified tasks of a file, or with "book:FILE" the accepted proposals of a book.
 
     Raises UsageError where there is none of that name, or a task file is bad.
     """
@@ -32,7 +33,9 @@ def find_taskset(name: str, oracle: bool = False) -> Taskset:
         return Osworld(Path(where))
     if kind == "synthetic" and where:
         return Synthetic(Path(where), oracle)
+    if kind == "book" and where:
+        return BookTasks(Path(where))
     if name not in TASKSETS:
-        known = ", ".join((*sorted(TASKSETS), "osworld:PATH", "synthetic:FILE"))
+        known = ", ".join((*sorted(TASKSETS), "osworld:PATH", "synthetic:FILE", "book:FILE"))
         raise UsageError(f"no taskset {name!r}; known: {known}")
     return TASKSETS[name](oracle=oracle)
