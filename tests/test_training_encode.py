@@ -117,7 +117,7 @@ def test_what_stands_for_pictures_is_never_sampled_and_the_end_is(encoder):
 @pytest.mark.parametrize("format", ["PNG", "JPEG"])
 def test_pictures_are_what_transformers_makes_of_them(encoder, size, format):
     data = frame(size, seed=size[0], format=format)
-    theirs = encoder.processor.image_processor(images=Image.open(io.BytesIO(data)), return_tensors="pt")
+    theirs = encoder.images(images=Image.open(io.BytesIO(data)), return_tensors="pt")
     ours = encoder.picture(data)
     assert torch.equal(ours.patches, theirs["pixel_values"])
     assert ours.grid == tuple(theirs["image_grid_thw"][0].tolist())
@@ -127,7 +127,7 @@ def test_pictures_are_what_transformers_makes_of_them(encoder, size, format):
 @pytest.mark.parametrize("temporal", [1, 2])
 def test_patchify_is_the_processors_own(encoder, temporal):
     pixels = torch.rand(64, 96, 3)
-    theirs, *grid = encoder.processor.image_processor.patchify(
+    theirs, *grid = encoder.images.patchify(
         pixels.permute(2, 0, 1).numpy(), 16, 2, temporal
     )
     assert grid == [4, 6]

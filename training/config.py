@@ -1,25 +1,48 @@
 """What a run is told: defaults < recipe TOML < `--set a.b=c`. Imports no torch."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from guiagent.errors import InfrastructureError
+from guiagent.wire import Grant
 from rewards.judge_config import JudgeConfig
 
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
 
 
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 SMALL_POLICY = Path(__file__).parent / "tiny" / "checkpoint"
 
 
-def checkpoint_folder(name: str) -> Path:
-    """`tiny` is the shipped small policy. Raises InfrastructureError where the folder holds no checkpoint."""
+def checkpoint_folder(name: str, *, weights: bool = True) -> Path:
+    """`tiny` is the shipped small policy, ORGANISATION/MODEL one on the Hugging Face hub, downloaded once and
+    here without its `weights` if so asked, and everything else a folder.
+
+    Raises InfrastructureError where there is no checkpoint.
+    """
     folder = SMALL_POLICY if name == "tiny" else Path(name)
+    if not folder.exists() and _HUB_NAME.fullmatch(name) and not folder.parent.exists():
+        folder = _download(name, weights)
     require_checkpoint(folder)
     return folder
+
+
+def _download(name: str, weights: bool) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    patterns = ["*.json", "*.txt", "*.jinja", "tokenizer.model", *(["*.safetensors"] if weights else [])]
+    try:
+        return Path(snapshot_download(name, allow_patterns=patterns))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise InfrastructureError(
+            f"{name} cannot be had from the Hugging Face hub ({reason}); name a folder that holds it"
+        ) from error
 
 
 def require_checkpoint(folder: Path) -> None:
@@ -36,8 +59,9 @@ class _Config(BaseModel):
 
 
 class HistoryConfig(_Config):
-    """What of an episode the policy is shown. "full": every screenshot. "anchored": the history starts anew after
-    `images` screenshots, so that a KV cache and a packed batch serve all of it. "sliding": the last `images`."""
+    """What of an episode the policy is shown. "full": every screenshot. "anchored": the history starts anew
+    after `images` screenshots, so that a KV cache and a packed batch serve all of it. "sliding": the last
+    `images`."""
 
     kind: Literal["full", "anchored", "sliding"] = "full"
     images: Positive = 5
@@ -61,6 +85,7 @@ class RolloutConfig(_Config):
     group_size: Annotated[int, Field(ge=2)] = 8  # siblings of one task and seed
     dynamic: bool = False  # fewer siblings, and shorter episodes, for tasks that mostly succeed (DART)
     max_new_tokens: Positive = 16
+    max_steps: Positive | None = None  # turns of an episode; None: as many as its task allows
     seed: int = 1_000_000  # the first task seed; demonstrations use those below, `eval` those from 10**9
 
 
@@ -69,6 +94,16 @@ class LoraConfig(_Config):
 
     rank: Positive = 16
     alpha: Positive = 32
+
+
+class DeviceConfig(_Config):
+    """What episodes run on. Without a `farm` one of that kind and size is started for the run."""
+
+    kind: Literal["browser", "phone", "desktop", "vm", "android"] = "browser"
+    width: Positive = 160  # of the screen, in pixels; the default is MiniWoB++'s
+    height: Positive = 224
+    grants: tuple[Grant, ...] = ("exec",)  # what the tasks' set-ups and checks need of a lease
+    farm: str | None = None  # address of a running pool; its token is $GUIAGENT_TOKEN
 
 
 class UpdateConfig(_Config):
@@ -84,11 +119,12 @@ class UpdateConfig(_Config):
     )
     gradient_checkpointing: bool = False
     compile: bool = False
+    freeze_vision: bool = False  # the vision tower does not learn, and looks at each screenshot once a run
     optimizer: Literal["adamw", "adamw8bit"] = "adamw"
     lora: LoraConfig | None = None
     learning_rate: Rate = 3e-4
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    micro_batch: Positive = 32  # trajectories per forward pass
     max_staleness: Positive = 4  # policy versions between sampling and training
 
 
@@ -102,16 +138,19 @@ class EvaluationConfig(_Config):
 class TrainConfig(_Config):
     """`guiagent train --recipe arpo-demo` or `zero`: online RL of a policy on a farm of browsers."""
 
-    taskset: Literal["miniwob", "proposed"] = "miniwob"
-    tasks: Annotated[tuple[str, ...], Field(min_length=1)]
-    policy: str = "tiny"  # the checkpoint to start from: a folder, or the shipped small policy
+    taskset: str = "miniwob"  # or osworld:PATH, phone, proposed, synthetic:FILE
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)  # by name; "*": all that can be run
+    policy: str = "tiny"  # the checkpoint to start from: a folder, ORGANISATION/MODEL, or the small policy
+    dialect: str = "ui-tars"  # what the policy writes its actions in
+    max_pixels: Positive | None = None  # of a screenshot as it is shown; None: the checkpoint's own bound
     steps: Positive = 200
     minutes: Annotated[float, Field(gt=0)] | None = None  # stop earlier, after this much time of training
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 1.0
     seed: int = 0
+    device: DeviceConfig = DeviceConfig()
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
-    curriculum: Literal["learnability", "band", "uniform"] = "learnability"
+    curriculum: Literal["learnability", "band", "cooling", "uniform"] = "learnability"
     judge: JudgeConfig | None = None  # gives the rewards in place of the tasks' checks
     evaluation: EvaluationConfig | None = None
 

@@ -6,6 +6,7 @@ model saw.
 """
 
 import io
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ from transformers import AutoConfig
 from guiagent.coordinates import CoordinateSpace, smart_resize
 from guiagent.dialects import Dialect, find_dialect
 from guiagent.errors import Fault, FaultError
-from training.pretrained import open_processor, readable
+from training.pretrained import open_preparation, readable
 
 _TEXT = "\N{OBJECT REPLACEMENT CHARACTER}"  # stands in a rendered template for text that is encoded by itself
+_REPLY = {"role": "assistant", "content": [{"type": "text", "text": _TEXT}]}
 _CACHED_PICTURES = 512
 
 
@@ -39,20 +41,24 @@ class Picture(NamedTuple):
 class Encoder:
     """Tokenizer, chat template and image preparation of one checkpoint, and the dialect it is spoken to in.
 
+    `max_pixels` bounds a screenshot as the model sees it, where that is less than the checkpoint's own bound.
+
     Raises:
         UsageError: there is no such dialect.
         InfrastructureError: the folder holds no checkpoint of a Qwen-VL model, or a damaged one.
     """
 
-    def __init__(self, checkpoint: Path, dialect: str = "ui-tars") -> None:
-        self.processor = open_processor(checkpoint)
-        self.tokenizer = self.processor.tokenizer
+    def __init__(self, checkpoint: Path, dialect: str = "ui-tars", max_pixels: int | None = None) -> None:
+        self.checkpoint = checkpoint
+        self.tokenizer, self.images = open_preparation(checkpoint)
         with readable(checkpoint):
             special = AutoConfig.from_pretrained(checkpoint, local_files_only=True).to_dict()
-            images = self.processor.image_processor
+            images = self.images
             self._patch, self._merge = images.patch_size, images.merge_size
             self._temporal = images.temporal_patch_size
             self._min_pixels, self._max_pixels = images.size["shortest_edge"], images.size["longest_edge"]
+            if max_pixels is not None:
+                self._max_pixels = max(self._min_pixels, min(self._max_pixels, max_pixels))
             self._mean, self._std = (
                 np.array(x, dtype=np.float32) for x in (images.image_mean, images.image_std)
             )
@@ -73,17 +79,44 @@ class Encoder:
         An instruction comes from a page and can hold anything; the names of special tokens in it stay mere
         text.
         """
+        return self.window_prompt(instruction, [], [picture])
+
+    def window_prompt(
+        self, instruction: str, replies: Sequence[Sequence[int]], pictures: Sequence[Picture]
+    ) -> list[int]:
+        """The tokens of a context that begins anew in the middle of an episode: the dialect's prompt, every
+        earlier reply as it was sampled, and the last screenshots in their places.
+
+        A turn without its screenshot is the assistant's alone, as in `guiagent.prompts.messages`.
+        """
+        oldest = len(replies) + 1 - len(pictures)
         system = self.dialect.system
-        turns = [{"role": "system", "content": system}] if system else []
-        before, _, after = self._render([*turns, _user(_TEXT)]).partition(_TEXT)
-        text = self._plain(self.dialect.prompt(instruction))
-        return [*self._template(before, picture), *text, *self._template(after, picture)]
+        turns: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+        for turn in range(len(replies) + 1):
+            words = [{"type": "text", "text": _TEXT}] if turn == 0 else []
+            shown = [{"type": "image"}] if turn >= oldest else []
+            if words or shown:
+                turns.append({"role": "user", "content": [*words, *shown]})
+            if turn < len(replies):
+                turns.append(_REPLY)
+        before, *between = self._render(turns).split(_TEXT)
+        left = iter(pictures)
+        ids = self._template(before, left)
+        for said, text in zip(
+            (self._plain(self.dialect.prompt(instruction)), *replies), between, strict=True
+        ):
+            ended = said[-1:] == [self.eos]
+            ids += [
+                *said,
+                *self._template(text.removeprefix(self.tokenizer.eos_token) if ended else text, left),
+            ]
+        return ids
 
     def next_prompt(self, picture: Picture, *, ended: bool) -> list[int]:
         """The tokens between two completions; `ended` says that the last one sampled its end token itself."""
-        assistant = {"role": "assistant", "content": [{"type": "text", "text": _TEXT}]}
-        text = self._render([_user("-"), assistant, _user(None)]).rpartition(_TEXT)[2]
-        return self._template(text.removeprefix(self.tokenizer.eos_token) if ended else text, picture)
+        image = {"role": "user", "content": [{"type": "image"}]}
+        text = self._render([{"role": "user", "content": "-"}, _REPLY, image]).rpartition(_TEXT)[2]
+        return self._template(text.removeprefix(self.tokenizer.eos_token) if ended else text, iter([picture]))
 
     def completion(self, text: str) -> list[int]:
         """The tokens of a demonstrated reply and its end: for warm starts, never for what was sampled."""
@@ -105,24 +138,28 @@ class Encoder:
         return self.prepare(decode(frame))
 
     def prepare(self, image: Image.Image) -> Picture:
-        """An RGB image, resized as its model's processor would."""
-        factor = self._patch * self._merge
-        size = smart_resize(*image.size, factor, self._min_pixels, self._max_pixels)
-        if size != image.size:
-            image = image.resize(size, Image.Resampling.BICUBIC)
+        """An RGB image as the vision tower takes it."""
+        image = self.resized(image)
         pixels = (np.asarray(image, dtype=np.float32) / 255 - self._mean) / self._std
         patches = patchify(torch.from_numpy(pixels), self._patch, self._merge, self._temporal)
-        grid = (1, size[1] // self._patch, size[0] // self._patch)
+        grid = (1, image.height // self._patch, image.width // self._patch)
         return Picture(patches, grid, grid[1] * grid[2] // self._merge**2)
+
+    def resized(self, image: Image.Image) -> Image.Image:
+        """The image itself, or in the size that its model's processor would give it."""
+        factor = self._patch * self._merge
+        size = smart_resize(*image.size, factor, self._min_pixels, self._max_pixels)
+        return image if size == image.size else image.resize(size, Image.Resampling.BICUBIC)
 
     def _render(self, messages: list[dict[str, Any]]) -> str:
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
-    def _template(self, text: str, picture: Picture) -> list[int]:
-        """The template's own text: special tokens count, the placeholder once for each visual token."""
+    def _template(self, text: str, pictures: Iterator[Picture]) -> list[int]:
+        """The template's own text: special tokens count, a placeholder once for each visual token of the next
+        picture."""
         ids: list[int] = []
         for token in self.tokenizer.encode(text, add_special_tokens=False):
-            ids += [token] * (picture.tokens if token == self.image_token else 1)
+            ids += [token] * (next(pictures).tokens if token == self.image_token else 1)
         return ids
 
     def _plain(self, text: str) -> list[int]:
@@ -148,8 +185,3 @@ def patchify(pixels: torch.Tensor, patch: int, merge: int, temporal: int) -> tor
     blocks = pixels.reshape(rows // merge, merge, patch, columns // merge, merge, patch, channels)
     flat = blocks.permute(0, 3, 1, 4, 6, 2, 5).reshape(rows * columns, channels, 1, patch * patch)
     return flat.expand(-1, -1, temporal, -1).reshape(rows * columns, -1).contiguous()
-
-
-def _user(text: str | None) -> dict[str, Any]:
-    words = [] if text is None else [{"type": "text", "text": text}]
-    return {"role": "user", "content": [*words, {"type": "image"}]}

@@ -1,20 +1,37 @@
 """Opening a Hugging Face checkpoint: its model and its processor, or one line that says what is wrong."""
 
+import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedModel
+from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer, PreTrainedModel
 
 from guiagent.errors import InfrastructureError
 from training.config import require_checkpoint
 
 transformers.logging.set_verbosity_error()  # its notes on deprecations are for its own developers
 transformers.logging.disable_progress_bar()
+
+_PREPARATION = {
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "merges.txt",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "video_preprocessor_config.json",
+    "vocab.json",
+}
 
 
 def open_model(checkpoint: Path) -> PreTrainedModel:
@@ -47,10 +64,32 @@ def _project_patches_by_matrix(model: PreTrainedModel) -> None:
     projection.forward = product
 
 
-def open_processor(checkpoint: Path) -> Any:
-    """The tokenizer, image processor and chat template, as one `ProcessorMixin`. Raises as `open_model`."""
+class Preparation(NamedTuple):
+    """What turns text and pictures into a model's inputs. Not the library's one processor for both: those of
+    the Qwen-VL models also demand a video processor, and with it torchvision."""
+
+    tokenizer: Any  # with the chat template
+    images: Any
+
+
+def open_preparation(checkpoint: Path) -> Preparation:
+    """The tokenizer and the image processor of a checkpoint. Raises as `open_model`."""
     with readable(checkpoint):
-        return AutoProcessor.from_pretrained(checkpoint, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
+        images = AutoImageProcessor.from_pretrained(checkpoint, local_files_only=True)
+        if tokenizer.chat_template is None:  # older checkpoints keep it in a file of its own
+            tokenizer.chat_template = json.loads((checkpoint / "chat_template.json").read_bytes())[
+                "chat_template"
+            ]
+        return Preparation(tokenizer, images)
+
+
+def copy_preparation(checkpoint: Path, directory: Path) -> None:
+    """Everything of `checkpoint` beside weights and model config, byte for byte: what `directory` needs to be
+    a checkpoint of its own."""
+    for file in checkpoint.iterdir():
+        if file.name in _PREPARATION:
+            shutil.copyfile(file, directory / file.name)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from guiagent.cli import image, judge, propose, tasks, verbs
-from guiagent.errors import GuiAgentError
+from guiagent.errors import GuiAgentError, UsageError
 
 app = typer.Typer(
     help="Train, benchmark and drive agents that use screens, on a farm of real devices.",
@@ -80,10 +80,24 @@ def host(
 @app.command()
 def train(
     recipe: Annotated[str, typer.Option(help="A shipped recipe (arpo-demo, zero, ...) or a TOML file.")],
-    run: Annotated[Path, typer.Option(help="The run's folder; an interrupted run goes on from it.")],
+    run: Annotated[
+        Path | None, typer.Option(help="The run's folder; an interrupted run goes on from it.")
+    ] = None,
     overrides: Overrides = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Load all that the recipe names but the weights, say what it costs."),
+    ] = False,
+    turn_seconds: Annotated[float, typer.Option(help="Of a turn, for the costs of a dry run.")] = 5.0,
 ) -> None:
-    """Train a policy on a farm of browsers that is started for it."""
+    """Train a policy by a recipe, on a farm that is started for it if it names none."""
+    if dry_run:
+        from guiagent.cli.dry_run import dry_run as tell
+
+        tell(recipe, overrides or [], turn_seconds)
+        return
+    if run is None:
+        raise UsageError("say where the run is kept: --run FOLDER")
     from guiagent.cli.train import train as start
 
     start(recipe, run, overrides or [])

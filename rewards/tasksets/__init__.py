@@ -1,14 +1,16 @@
 """Collections of tasks with state checks, chosen by name."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from guiagent.errors import UsageError
 from guiagent.protocols import Taskset
 from rewards.tasksets.book import BookTasks
-from rewards.tasksets.miniwob import MiniWob
+from rewards.tasksets.miniwob import TRAIN_TASKS, MiniWob
 from rewards.tasksets.osworld import Osworld
-from rewards.tasksets.phone import PhoneTasks
+from rewards.tasksets.osworld.support import lacking
+from rewards.tasksets.phone import TRAIN_TEMPLATES, PhoneTasks
 from rewards.tasksets.proposed import Proposed
 from rewards.tasksets.synthetic import Synthetic
 
@@ -39,3 +41,27 @@ def find_taskset(name: str, oracle: bool = False) -> Taskset:
         known = ", ".join((*sorted(TASKSETS), "osworld:PATH", "synthetic:FILE", "book:FILE"))
         raise UsageError(f"no taskset {name!r}; known: {known}")
     return TASKSETS[name](oracle=oracle)
+
+
+def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
+    """The tasks that a recipe names; with "*" all that training may have: none that a suite keeps unseen, and
+    of OSWorld's those whose every step and check is supported.
+
+    Raises UsageError for an unknown name, or where none is left.
+    """
+    if tuple(names) != ("*",):
+        for name in names:
+            taskset.task(name, 0)
+        return names
+    match taskset:
+        case MiniWob():
+            found: Sequence[str] = TRAIN_TASKS
+        case PhoneTasks():
+            found = TRAIN_TEMPLATES
+        case Osworld():
+            found = tuple(file.id for file in taskset if not lacking(file))
+        case _:
+            found = taskset.names
+    if not found:
+        raise UsageError("none of the taskset's tasks can be trained on: each needs what is unsupported")
+    return found

@@ -30,7 +30,7 @@ from rewards.cases import Case, case_of
 from rewards.tasksets.miniwob import TRAIN_TASKS
 from training.config import SMALL_POLICY, JudgeFitConfig
 from training.encode import Encoder
-from training.engine.local import LocalPolicy
+from training.engine.policy import LocalPolicy
 from training.pretrained import open_model
 from training.tiny import collecting, forgeries, labelled, model, supervised
 from training.tiny.collecting import Job, KeepFrame, OnProgress, Progress
@@ -106,7 +106,7 @@ def fit(episodes: Path, output: Path, config: JudgeFitConfig, on_progress: OnPro
 
 def halve(checkpoint: Path) -> None:
     """Half precision: three megabytes, and readings that differ in the third digit."""
-    model.save(open_model(checkpoint).half(), Encoder(checkpoint).processor, checkpoint)
+    open_model(checkpoint).half().save_pretrained(checkpoint)
 
 
 def measure(

@@ -14,7 +14,6 @@ from transformers import PreTrainedModel
 
 from training.encode import Encoder
 from training.pretrained import open_model
-from training.tiny import model
 
 _MAX_GRAD_NORM = 1.0
 _WARM_UP_SHARE = 0.1
@@ -91,7 +90,7 @@ def _fit(rank: int, losses: Losses, checkpoint: Path, config: Fit, rendezvous: s
             on_step(step, sum(recent) / len(recent))
             reported, recent = time.monotonic(), []
     if rank == 0:
-        model.save(network, encoder.processor, checkpoint)
+        network.save_pretrained(checkpoint)
     torch.distributed.destroy_process_group()
 
 
