@@ -26,7 +26,23 @@ def band(success: float, low: float = 0.05, high: float = 0.75) -> float:
     return float(low <= success <= high)
 
 
-CURRICULA: dict[str, Weigh] = {"learnability": learnability, "band": band, "uniform": lambda success: 1.0}
+def cooling(success: float, low: float = 0.1) -> float:
+    """1 for a task that succeeds at times; the longer one keeps failing the less.
+
+    Below `low` in proportion to the rate of success: as that is an exponential average, every further failure
+    in a row makes the task rarer by the same factor.
+
+    Source: failure curriculum filtering, MobileRL, arXiv 2509.18119.
+    """
+    return min(1.0, success / low)
+
+
+CURRICULA: dict[str, Weigh] = {
+    "learnability": learnability,
+    "band": band,
+    "cooling": cooling,
+    "uniform": lambda success: 1.0,
+}
 
 
 def rollouts(success: float, full: int = 8, least: int = 2, threshold: float = 0.6) -> int:

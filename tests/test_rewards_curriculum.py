@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.curriculum import CURRICULA, Curriculum, band, learnability, rollouts, step_cap
+from rewards.curriculum import CURRICULA, Curriculum, band, cooling, learnability, rollouts, step_cap
 
 TASKS = ["never", "sometimes", "always"]
 
@@ -105,4 +105,17 @@ def test_lengths_are_of_successes_and_survive():
 def test_what_a_weight_makes_of_success():
     assert [learnability(p) for p in (0, 0.5, 1)] == [0, 0.25, 0]
     assert [band(p) for p in (0, 0.05, 0.5, 0.75, 0.8)] == [0, 1, 1, 1, 0]
+    assert [cooling(p) for p in (0, 0.05, 0.1, 0.5, 1)] == [0, 0.5, 1, 1, 1]
     assert Curriculum(["a"], weigh=CURRICULA["uniform"]).weights == {"a": 1.05}
+
+
+def test_a_task_that_keeps_failing_cools_down_and_one_success_brings_it_back():
+    curriculum = Curriculum(["a", "b"], weigh=CURRICULA["cooling"], floor=0.0)
+    weights = []
+    for _ in range(40):
+        curriculum.update("a", 0.0)
+        weights.append(curriculum.weights["a"])
+    assert weights[:5] == [1.0] * 5
+    assert weights[-1] == pytest.approx(0.9 * weights[-2]) == pytest.approx(5 * 0.9**40)
+    curriculum.update("a", 1.0)
+    assert curriculum.weights == {"a": 1.0, "b": 1.0}

@@ -38,8 +38,10 @@ async def test_the_oracle_scores_one_and_no_near_miss_and_no_null_agent_does(
         right = task.scenario.infeasible and ending.claim == "infeasible"
         assert (score.value, score.progress, score.side_effects) == (float(right), float(right), []), ending
 
-    score = await task.check(device, shown, await task.oracle(device))
+    ending = await task.oracle(device)
+    score = await task.check(device, shown, ending)
     assert (score.value, score.progress, score.side_effects) == (1.0, 1.0, []), score.reason
+    assert score.evidence.get("expected") == ending.answer
 
     assert len(task.mutants) == len(set(task.mutants)) >= 2
     for mutant in task.mutants:

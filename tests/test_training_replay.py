@@ -1,7 +1,6 @@
-"""Replay: what the trainer is given, what is dropped and counted, what rescues, what a restart keeps."""
+"""The queue of groups: what the trainer is given, what is dropped and counted, what a restart keeps."""
 
 import dataclasses
-import itertools
 import json
 import random
 import threading
@@ -11,58 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guiagent.errors import Fault, InfrastructureError
+from guiagent.errors import InfrastructureError
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import PolicyStep, Score, Step, Trajectory
-from training.algorithms.legacy import ALGORITHMS
+from tests.groups import FAULT, advantages, close_group, member, rescued, take
+from training.algorithms import ALGORITHMS
 from training.replay import Group, Replay, ReplayStats
 
 ARPO = ALGORITHMS["arpo"]
-FAULT = Fault("device", "crashed", "the browser died")
-
-_ids = itertools.count()
 
 
 def waiting(replay: Replay) -> list[tuple[str, str, int, int]]:
     return [(member.group, member.task, member.seed, member.index) for member in replay.missing()]
 
 
-def member(group: str, index: int, value: float | None = 0.0, *, size=4, version=0, task="a", **changes):
-    """A trajectory of two steps, sampled at `version`; without a value it is a fault's."""
-    steps = [Step("", 1, 1, PolicyStep("x", policy_version=version)) for _ in range(2)]
-    known = {"score": Score(value)} if value is not None else {"fault": FAULT, "stop": "fault"}
-    return Trajectory(
-        **{
-            "id": f"t{next(_ids)}",
-            "task": task,
-            "seed": 0,
-            "instruction": "",
-            "steps": steps,
-            "stop": "task_done",
-        }
-        | {"group": group, "group_index": index, "group_size": size}
-        | known
-        | changes
-    )
-
-
-def close_group(replay: Replay, *values: float | None, version=0, task="a") -> list[Trajectory]:
-    group = replay.open_group(task, 0, len(values))
-    members = [
-        member(group, i, value, size=len(values), version=version, task=task)
-        for i, value in enumerate(values)
-    ]
-    for trajectory in members:
-        replay.add(trajectory)
-    return members
-
-
-def take(replay: Replay, count=1, *, version=0, max_staleness=1000) -> list[Group]:
-    return replay.take(count, current_version=version, max_staleness=max_staleness, timeout=0)
-
-
 def arpo_replay(seed=0) -> Replay:
-    return Replay(ARPO.rescue, seed)
+    return Replay(ARPO.replay, seed)
 
 
 def with_success(*values: float, version=0, task="a") -> Replay:
@@ -87,7 +50,7 @@ def test_a_group_closes_on_all_of_its_members_in_whatever_order_they_come():
     replay.add(second)
     [taken] = take(replay)
     assert taken.members == taken.sampled == (first, second, third)
-    assert (taken.id, taken.task, taken.seed, taken.rescued) == (group, "a", 7, False)
+    assert (taken.id, taken.task, taken.seed, rescued(taken)) == (group, "a", 7, False)
 
 
 def test_groups_come_in_the_order_they_closed_and_only_a_full_batch_at_once():
@@ -106,7 +69,7 @@ def test_a_fault_is_masked_and_counted_and_never_a_score():
     replay = arpo_replay()
     close_group(replay, None, 1.0, 0.0)
     [group] = take(replay)
-    assert ARPO.advantages(group.members)[0] == 0.0
+    assert advantages(group)[0] == 0.0
     assert replay.stats.masked == 1
     assert replay.stats.trained == 2
 
@@ -138,7 +101,7 @@ def test_what_a_judge_could_mostly_not_say_is_dropped_and_what_met_faults_is_not
     [((1.0, 1.0), 0), ((0.0, 0.0, 0.0), 0), ((1.0, None, 1.0), 0), ((0.0, 1.0), 1), ((0.0, None, 1.0), 1)],
 )
 def test_dynamic_sampling_drops_and_counts_groups_without_contrast(values, taken):
-    replay = Replay(None, 0, dynamic_sampling=True)
+    replay = Replay(None, 0, flat_groups="drop")
     close_group(replay, *values)
     assert len(take(replay)) == taken
     assert (replay.stats.flat, replay.stats.taken, replay.pending) == (1 - taken, taken, 0)
@@ -147,7 +110,7 @@ def test_dynamic_sampling_drops_and_counts_groups_without_contrast(values, taken
 
 def test_dynamic_sampling_goes_on_after_a_restart(tmp_path: Path):
     def fresh() -> Replay:
-        return Replay(None, 0, dynamic_sampling=True)
+        return Replay(None, 0, flat_groups="drop")
 
     replay = fresh()
     state = replay.state()
@@ -216,161 +179,15 @@ def test_no_batch_holds_a_sample_older_than_the_bound(versions, bound):
     assert sum(replay.stats.staleness) == replay.stats.taken == fit
 
 
-# Rescue
-
-
-def test_a_failed_group_is_rescued_in_place_of_its_first_member():
-    replay = with_success(1.0, 0.0, 0.0, 0.0)
-    failed = close_group(replay, 0.0, 0.0, 0.0, 0.0)
-    [group] = take(replay)
-    assert group.rescued
-    assert group.members[0].success
-    assert group.members[1:] == tuple(failed[1:])
-    assert group.sampled == tuple(failed)  # the success rate is still that of what was rolled out
-    assert ARPO.advantages(group.members) == pytest.approx([1.499997] + [-0.499999] * 3, abs=1e-6)
-    assert replay.stats.replayed == 1
-    assert replay.stats.replay_share == 1 / 8
-
-
-def test_a_failed_group_of_eight():
-    replay = with_success(1.0, 0.0)
-    close_group(replay, *[0.0] * 8)
-    [group] = take(replay)
-    assert ARPO.advantages(group.members) == pytest.approx([2.474867] + [-0.353552] * 7, abs=1e-6)
-
-
-def test_without_a_success_a_failed_group_is_left_and_teaches_nothing():
-    replay = with_success(1.0, 0.0, task="another")
-    failed = close_group(replay, 0.0, 0.0, 0.0, 0.0)
-    [group] = take(replay)
-    assert group.members == tuple(failed)
-    assert ARPO.advantages(group.members) == [0.0] * 4
-
-
-@pytest.mark.parametrize(
-    ("values", "rescued"),
-    [
-        ((0.0, 0.0, 0.0, 0.0), True),
-        ((0.05, 0.05, 0.0, 0.0), True),
-        ((0.1, 0.0, 0.0, 0.0), True),  # std .0433
-        ((0.0, 0.12, 0.0, 0.0), False),  # std .0520
-        ((0.19, 0.19, 0.19, 0.19), True),
-        ((0.2, 0.2, 0.2, 0.2), False),
-        ((1.0, 1.0, 1.0, 1.0), False),
-        ((1.0, 0.0, 0.0, 0.0), False),
-        ((None, 0.0, 0.0, None), True),  # faults are no failures, and no reason not to rescue
-    ],
-)
-def test_what_counts_as_failed(values, rescued):
-    replay = with_success(1.0, 0.0)
-    close_group(replay, *values)
-    assert take(replay)[0].rescued is rescued
-
-
-def test_the_rule_reads_outcomes_and_not_shaped_rewards():
-    replay = with_success(1.0, 0.0)
-    group = replay.open_group("a", 0, 4)
-    for i in range(4):
-        unreadable = [Step("", 1, 1, PolicyStep("?", error="no action"))] if i == 2 else []
-        replay.add(member(group, i, 0.0, steps=unreadable))
-    [taken] = take(replay)  # shaped rewards (0, 0, -.5, 0) have a deviation of .22
-    assert taken.rescued
-
-
-def test_a_batch_never_rescues_itself():
+def test_every_token_counts_where_weights_changed_within_a_turn():
+    """Resumed at version 3, which a turn begun at 3 and finished at 7 has overtaken."""
     replay = arpo_replay()
-    close_group(replay, 1.0, 0.0)
-    close_group(replay, 0.0, 0.0)
-    assert [group.rescued for group in take(replay, 2)] == [False, False]
-    close_group(replay, 0.0, 0.0)
-    assert take(replay)[0].rescued
-
-
-def test_the_buffer_takes_outcomes_above_a_tenth_and_forgets_the_oldest():
-    replay = arpo_replay()
-    kept = close_group(replay, 0.1, 0.11, 0.5, 1.0)[1:]
-    take(replay)
-    assert replay.state()["successes"] == {"a": [t.id for t in kept]}
-    for _ in range(2):
-        kept += close_group(replay, 1.0, 1.0, 1.0)
-        take(replay)
-    assert len(kept) == 9
-    assert replay.state()["successes"] == {"a": [t.id for t in kept[1:]]}
-
-
-def test_successes_of_dropped_groups_are_kept():
-    replay = arpo_replay()
-    lone = close_group(replay, 1.0, None)
-    old = close_group(replay, 1.0, 0.0, version=0)
-    assert take(replay, version=9, max_staleness=1) == []
-    assert replay.state()["successes"] == {"a": [lone[0].id, old[0].id]}
-
-
-def test_a_success_that_is_too_old_rescues_nothing():
-    assert ARPO.rescue.max_age == 100
-    for version, rescued in ((150, True), (151, False)):
-        replay = with_success(1.0, 0.0, version=50)
-        close_group(replay, 0.0, 0.0, version=version)
-        assert take(replay, version=version)[0].rescued is rescued
-
-
-def test_a_replayed_member_is_exempt_from_the_staleness_of_fresh_ones():
-    replay = with_success(1.0, 0.0, version=0)
-    close_group(replay, 0.0, 0.0, version=10)
-    [group] = take(replay, version=10, max_staleness=2)
-    assert group.rescued
-    assert group.staleness == 0
-
-
-def test_draws_are_uniform_and_depend_only_on_the_seed():
-    def drawn(seed: int) -> list[str]:
-        replay = arpo_replay(seed)
-        close_group(replay, *[1.0] * 4)
-        take(replay)
-        ids = [t.id for t in close_group(replay, *[0.0] * 4)]
-        names = replay.state()["successes"]["a"]
-        assert ids not in names
-        taken = take(replay)
-        for _ in range(399):
-            close_group(replay, 0.0, 0.0)
-            taken += take(replay)
-        return [names.index(group.members[0].id) for group in taken]
-
-    assert drawn(1) == drawn(1)
-    assert drawn(1) != drawn(2)
-    assert all(70 <= drawn(1).count(i) <= 130 for i in range(4))
-
-
-def test_without_a_rescue_nothing_is_kept_or_replayed():
-    replay = Replay(None, 0)
-    close_group(replay, 1.0, 1.0)
-    close_group(replay, 0.0, 0.0)
-    assert [group.rescued for group in take(replay, 2)] == [False, False]
-    assert replay.state()["successes"] == {}
-
-
-OUTCOMES = st.sampled_from([None, 0.0, 0.0, 0.0, 0.05, 0.1, 0.11, 1.0])
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(OUTCOMES, min_size=2, max_size=5)), max_size=15))
-def test_group_sizes_caps_and_counts_hold(groups):
-    replay = arpo_replay()
-    taken: list[Group] = []
-    for task, values in groups:
-        members = close_group(replay, *values, task=task)
-        for group in take(replay):
-            taken.append(group)
-            assert group.sampled == tuple(members)
-            assert len(group.members) == len(values)
-            assert group.members[1:] == group.sampled[1:]
-            assert not group.rescued or group.members[0] not in members
-    stats = replay.stats
-    assert stats.taken + stats.invalid == len(groups)
-    assert stats.masked == sum(value is None for _, values in groups for value in values)
-    assert stats.trained == sum(t.valid for group in taken for t in group.members)
-    assert stats.replayed == sum(group.rescued for group in taken)
-    assert all(len(fifo) <= 8 for fifo in replay.state()["successes"].values())
+    group = replay.open_group("a", 0, 2)
+    turned = [Step("", 1, 1, PolicyStep("x", policy_version=3, versions=[(0, 3), (5, 7)]))]
+    replay.add(member(group, 0, size=2, version=3))
+    replay.add(member(group, 1, 1.0, size=2, steps=turned))
+    assert take(replay, version=3, max_staleness=3) == []
+    assert replay.stats.stale == 1
 
 
 # Threads
@@ -469,7 +286,7 @@ def test_what_no_checkpoint_says_was_consumed_is_offered_again(tmp_path: Path):
         assert waiting(restored) == [(half, "a", 3, 1), (half, "a", 3, 2)]
         groups = take(restored, 2)
         assert [group.id for group in groups] == [closed, taken_since]
-        assert groups[0].rescued  # by the success that the checkpoint remembers
+        assert rescued(groups[0])  # by the success that the checkpoint remembers
         assert restored.open_group("a", 0, 2) not in (consumed, closed, taken_since, half)
 
 

@@ -18,12 +18,12 @@ from guiagent.types import Trajectory
 from rewards.step_judge import Label
 
 Level = Literal["token", "turn", "sequence", "running"]
-"""Over what a ratio's geometric mean is taken: nothing, the turn's tokens (ST-PPO), the trajectory's (GSPO), or
-those of the trajectory so far."""
+"""Over what a ratio's geometric mean is taken: nothing, the turn's tokens (ST-PPO), the trajectory's (GSPO),
+or those of the trajectory so far."""
 
 Aggregation = Literal[
     "token_mean",  # every token of the step alike (DAPO)
-    "turn_mean_token_mean",  # every turn alike: what papers that cut samples at steps call seq-mean-token-mean
+    "turn_mean_token_mean",  # every turn alike: seq-mean-token-mean where papers cut samples at steps
     "traj_mean_token_mean",  # every trajectory alike, and its tokens
     "traj_mean_turn_mean_token_mean",  # every trajectory alike, its turns, and their tokens
     "token_sum",  # a sum over a constant: trajectories times the longest possible one (Dr. GRPO)
@@ -35,17 +35,28 @@ Signal = Literal[
     "values",  # a learned critic's values of every step, and of the instruction
     "labels",  # correct, redundant or wrong, step by step
     "progress",  # the estimated chance of success after every step
-    "answers",  # the probability of the task's known answer before the first and after every step
+    "answers",  # the probability of the task's known answer before every step
 ]
-"""What has to be computed before credit can be given, besides what a trajectory holds."""
+"""What the learner has to find out about members that are not masked, besides what a trajectory holds.
+
+- "reference", "proximal": `Tokens.reference` and `Tokens.proximal`; the latter's pass, made before the step's
+  first update, gives `Member.entropies` as well.
+- "values": `training.critic.Critic` on the hidden state before each step's first sampled token, and 0 after
+  the last step; `Member.task_value` reads the first step's. The critic is fitted to the outcomes of the batch
+  after credit was given.
+- "labels", "progress": `training.signals.Signals`. Labels make `Tokens.desirable` too: 1 correct, -1 wrong.
+- "answers": before each step the geometric mean of the token probabilities of
+  `training.signals.known_answer`, written as the action that ends the episode with it; None where there is no
+  known answer.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Clipped:
     """PPO's clipped surrogate: `max(-r A, -clamp(r, 1 - low, 1 + high) A)`, for A < 0 at most `-A dual`.
 
-    `against` names the ratio's denominator. `bias` "norm" divides by the size of the clipped tokens' share, S-PPO's
-    correction (arXiv 2511.20718).
+    `against` names the ratio's denominator. `bias` "norm" divides by the size of the clipped tokens' share,
+    S-PPO's correction (arXiv 2511.20718).
     """
 
     level: Level
@@ -58,12 +69,12 @@ class Clipped:
 
 @dataclass(frozen=True, kw_only=True)
 class Likelihood:
-    """`-A log pi`: behaviour cloning where A is 1, advantage-weighted regression where it is a weight, REINFORCE."""
+    """`-A log pi`: behaviour cloning where A is 1, weighted regression where it is a weight, REINFORCE."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kto:
-    """KTO on whole steps that are labelled desirable or not (arXiv 2402.01306). Needs "reference", "labels"."""
+    """KTO on whole steps labelled desirable or not (arXiv 2402.01306). Needs "reference", "labels"."""
 
     beta: float
     desirable: float  # weight lambda_D
@@ -72,7 +83,8 @@ class Kto:
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """WebRL's: the squared distance of `beta * log ratio to the reference / tokens` from the advantage, A > 0 only."""
+    """WebRL's: the squared distance of `beta * log ratio to the reference / tokens` from the advantage, A > 0
+    only."""
 
     beta: float
 
@@ -82,8 +94,9 @@ Surrogate = Clipped | Likelihood | Kto | Regression
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """For the mismatch of sampler and trainer: w = proximal / behaviour at `level`, cut at `cap` ("truncate") or
-    masked outside [1/cap, cap] ("mask"). A token without a behaviour log-probability has weight 1, and is counted."""
+    """For the mismatch of sampler and trainer: w = proximal / behaviour at `level`, cut at `cap` ("truncate")
+    or masked outside [1/cap, cap] ("mask"). A token without a behaviour log-probability has weight 1, and is
+    counted."""
 
     level: Literal["token", "turn", "sequence"]
     kind: Literal["truncate", "mask"]
@@ -92,7 +105,7 @@ class Correction:
 
 @dataclass(frozen=True, kw_only=True)
 class Kl:
-    """`coef * kl(policy, reference)` per token. With `advantage_cap` its gradient is at most |A| (ZeroGUI)."""
+    """`coef * kl(policy, reference)` a token. With `advantage_cap` its gradient is at most |A| (ZeroGUI)."""
 
     form: Literal["k1", "k2", "k3"]
     coef: float
@@ -101,7 +114,8 @@ class Kl:
 
 @dataclass(frozen=True, kw_only=True)
 class EntropyTerm:
-    """`-coef * decay**update * entropy`; with a `band`, EPO's penalty for leaving [low, high] times its history."""
+    """`-coef * decay**update * entropy`; with a `band`, EPO's penalty for leaving [low, high] times its
+    history (`training.losses.entropy`)."""
 
     coef: float
     decay: float = 1.0
@@ -111,9 +125,9 @@ class EntropyTerm:
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """The loss of one optimiser step. `step_mask` q leaves out the steps whose mean token entropy is below the
-    group's q-quantile (DART); `negatives` weighs SEAgent's `-log sigmoid(-(log ratio to the reference))` on steps
-    labelled wrong, which then have no other term."""
+    """The loss of one optimiser step. `step_mask` q leaves out the steps whose mean token entropy is below
+    the group's q-quantile (DART); `negatives` weighs SEAgent's `-log sigmoid(-(log ratio to the reference))`
+    on steps labelled wrong, which then have no other term."""
 
     surrogate: Surrogate
     aggregation: Aggregation
@@ -139,7 +153,7 @@ class Member:
     labels: tuple[Label | None, ...] | None = None
     progress: tuple[float, ...] | None = None  # in [0, 1], after each step
     answers: tuple[float, ...] | None = (
-        None  # probability of the known answer, before the first and after each
+        None  # probability of the known answer before each step; None: not known
     )
 
 
@@ -151,9 +165,9 @@ Credit = Callable[[Sequence[Member]], list[list[float]]]
 class RescueAllFail:
     """A group that failed as a whole gets an earlier success of its task in place of one member.
 
-    It reads outcomes, never shaped rewards. Each task keeps its `capacity` newest trajectories with an outcome above
-    `keep_above`; a group is rescued when its outcomes have a population deviation below `std_below` and a mean below
-    `mean_below`, by one that was sampled at most `max_age` policy versions ago.
+    It reads outcomes, never shaped rewards. Each task keeps its `capacity` newest trajectories with an
+    outcome above `keep_above`; a group is rescued when its outcomes have a population deviation below
+    `std_below` and a mean below `mean_below`, by one that was sampled at most `max_age` policy versions ago.
     """
 
     capacity: int
@@ -167,21 +181,26 @@ class RescueAllFail:
 
 @dataclass(frozen=True, kw_only=True)
 class PositiveMix:
-    """Earlier successes beside fresh groups: at most `share` of the fresh trajectories, of tasks whose rate of success
-    is within `band`, sampled at most `max_age` policy versions ago. AdaGRPO gives hard tasks more (`harder`)."""
+    """Earlier successes join fresh groups of their task: `share` times as many as the group has members, or
+    that times the share of failures among them (`harder`, AdaGRPO), rounded half up.
+
+    Each task keeps its `capacity` newest successes. Those qualify that were sampled at most `max_age` policy
+    versions ago, and whose tokens were sampled with a probability whose geometric mean is within `confidence`
+    (WebRL).
+    """
 
     share: float
     capacity: int
     max_age: int
-    band: tuple[float, float] = (0.0, 1.0)
     harder: bool = False
+    confidence: tuple[float, float] = (0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FromBuffer:
-    """Off-policy: fresh groups only feed a buffer of the newest `capacity` trajectories; what is learned from is drawn
-    from it, as many as were fresh. `keep` picks: "successes", "all"; `shortest` keeps, task by task, the successes
-    whose length is within that quantile (PAE's 0.2)."""
+    """Off-policy: fresh groups only feed a buffer of the newest `capacity` trajectories; what is learned from
+    is drawn from it, as many as were fresh. `keep` says which are kept; with `shortest` q only those are
+    drawn that are no longer than the q-quantile of their task (PAE's 0.2)."""
 
     capacity: int
     keep: Literal["successes", "all"]
@@ -193,8 +212,8 @@ ReplayRule = RescueAllFail | PositiveMix | FromBuffer
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """A published objective. `flat_groups` "drop" is DAPO's dynamic sampling; `min_std` drops groups that hardly
-    differ (UI-S1)."""
+    """A published objective. `flat_groups` "drop" is DAPO's dynamic sampling; `min_std` drops groups that
+    hardly differ (UI-S1)."""
 
     name: str
     paper: str  # arXiv number

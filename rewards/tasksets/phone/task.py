@@ -83,7 +83,8 @@ class PhoneTask:
         """1 where the goal's tables are what they were with the goal applied, and the answer is right.
 
         `progress` is the share of facts and of the answer's fields that hold. What changed in other tables is
-        a side effect, which takes nothing from the value.
+        a side effect, which takes nothing from the value. The right answer, if one is asked for, is in the
+        evidence as "expected".
         """
         capabilities = await device.describe()
         phone = _phone(device, capabilities)
@@ -110,11 +111,14 @@ class PhoneTask:
         wrong = unmet + [f"changed as well: {place}" for place in spoiled]
         if given_up and not self.scenario.infeasible:
             wrong.append("said to be infeasible")
+        evidence: dict[str, Any] = {"conditions": [[text, met] for text, met in conditions]}
+        if self.scenario.answer:
+            evidence["expected"] = answers.written(self.scenario.answer)
         return Score(
             float(not wrong),
             "check",
             "; ".join(wrong)[:_MAX_REASON] or "done as asked",
-            {"conditions": [[text, met] for text, met in conditions]},
+            evidence,
             1 - len(unmet) / len(conditions),
             beside[:_MAX_SIDE_EFFECTS],
         )

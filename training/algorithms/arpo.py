@@ -2,8 +2,8 @@
 
 What it is:
 
-- Reward: `r = eval + 0.5 format`; eval is the task's own score, format is -1 where the last output could
-  not be parsed and 0 otherwise.
+- Reward: `r = eval + 0.5 format`; eval is the task's own score, format is -1 where the last output could not
+  be parsed and 0 otherwise.
 - Advantage: GRPO over the n rollouts of a task, `A = (r - mean) / (std + 1e-6)` with the sample deviation.
 - Replay: each task keeps its 8 newest rollouts with eval > 0.1. A group whose evals have std (population) <
   0.05 and mean < 0.2 gets one of them, drawn uniformly, in place of its member 0, before advantages are
@@ -15,15 +15,15 @@ What it is:
 What we do otherwise, and why:
 
 - The ratio's denominator is the log-probability stored when the token was sampled; ARPO recomputes it with
-  the current weights for fresh and replayed samples alike, so its ratios start at 1. Ours are exact
-  (float32 and temperature 1, the distribution that was sampled from), and rollouts go on while we train, so
-  data is some versions old. Against the policy that acted, the ratio is the importance weight and its clip
-  a bound on how far a stale token can pull; against a recomputed one it would start at 1 and bound neither.
+  the current weights for fresh and replayed samples alike, so its ratios start at 1. Ours are exact (float32
+  and temperature 1, the distribution that was sampled from), and rollouts go on while we train, so data is
+  some versions old. Against the policy that acted, the ratio is the importance weight and its clip a bound on
+  how far a stale token can pull; against a recomputed one it would start at 1 and bound neither.
 - A replayed success is treated the same way. Recomputing would let one lucky episode push without end,
-  however often it is drawn. With its own log-probabilities the push ends once a token is 1.3 times as
-  likely as when it was sampled, which is what the rescue is for: to get back what was forgotten. Its price
-  is a weaker push on tokens that have become unlikely; hence an age limit, 100 policy versions, where ARPO
-  has none.
+  however often it is drawn. With its own log-probabilities the push ends once a token is 1.3 times as likely
+  as when it was sampled, which is what the rescue is for: to get back what was forgotten. Its price is a
+  weaker push on tokens that have become unlikely; hence an age limit, 100 policy versions, where ARPO has
+  none.
 - A group has an id of its own; ARPO groups by task, so a task that comes twice in a batch merges its groups.
 - A task is a family of pages that differ by seed, and no seed comes twice. The success buffer is kept per
   family: a replayed success can have another seed than the group it rescues. It carries its own prompt and
@@ -35,20 +35,25 @@ What we do otherwise, and why:
 - The means' denominators are those of the whole optimiser step, so that micro-batches do not change the loss.
 - The success buffers are part of the checkpoint. ARPO loses them on a restart.
 - Model, optimiser, batch size and learning rate are the recipe's.
+
+All presets share these but the first two, where they say so.
 """
 
 from functools import partial
 
 from training.advantages import group_advantages
-from training.algorithms.legacy.algorithm import Algorithm, ClippedLoss
-from training.replay import RescueAllFail
+from training.algorithms.algorithm import Algorithm, Clipped, Objective, RescueAllFail
+from training.algorithms.credit import group_relative
 from training.reward import shaped_reward
 
 ARPO = Algorithm(
     name="arpo",
-    rescue=RescueAllFail(capacity=8, keep_above=0.1, std_below=0.05, mean_below=0.2, max_age=100),
-    dynamic_sampling=False,
+    paper="2505.16282",
     reward=partial(shaped_reward, format_weight=0.5),
-    advantage=partial(group_advantages, std="sample", eps=1e-6),
-    loss=ClippedLoss(clip_low=0.2, clip_high=0.3, dual_clip=3.0, aggregation="traj_mean_token_mean"),
+    credit=partial(group_relative, estimate=partial(group_advantages, std="sample", eps=1e-6)),
+    objective=Objective(
+        surrogate=Clipped(level="token", low=0.2, high=0.3, dual=3.0),
+        aggregation="traj_mean_token_mean",
+    ),
+    replay=RescueAllFail(capacity=8, keep_above=0.1, std_below=0.05, mean_below=0.2, max_age=100),
 )

@@ -1,4 +1,4 @@
-"""Replay: where rollouts and the trainer meet.
+"""The queue of groups: where rollouts and the trainer meet.
 
 Rollouts open groups and add committed trajectories; the trainer takes closed groups. A group closes when all
 of its members have come, however long one took: to take the first to finish would favour short episodes.
@@ -8,87 +8,21 @@ holds `state()`; the two together say what was consumed, so `restore` can offer 
 """
 
 import random
-from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from statistics import fmean, pstdev
+from statistics import pstdev
 from threading import Condition
-from typing import Any
+from typing import Any, Literal
 
 from guiagent.errors import InfrastructureError
 from guiagent.types import Trajectory
 from rewards.proposals import comparable
+from training.algorithms.algorithm import FromBuffer, ReplayRule, RescueAllFail
+from training.replay.groups import Group, ReplayStats, Seat, oldest_version, staleness
+from training.replay.rules import Buffer, drawn, failed, members
 from training.reward import outcome
-
-
-@dataclass(frozen=True, kw_only=True)
-class RescueAllFail:
-    """ARPO's replay: a group that failed as a whole gets an earlier success in place of member 0.
-
-    It reads outcomes, never shaped rewards. Each task keeps its `capacity` newest trajectories with an
-    outcome above `keep_above`; a group is rescued when its outcomes have a population deviation below
-    `std_below` and a mean below `mean_below`, with one drawn uniformly among those sampled at most
-    `max_age` policy versions ago.
-    """
-
-    capacity: int
-    keep_above: float
-    std_below: float
-    mean_below: float
-    max_age: int
-
-    def needed(self, outcomes: Sequence[float]) -> bool:
-        return pstdev(outcomes) < self.std_below and fmean(outcomes) < self.mean_below
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """An episode to roll out for a group."""
-
-    group: str
-    task: str
-    seed: int
-    index: int
-    size: int  # of the group
-
-
-@dataclass(frozen=True)
-class Group:
-    """Siblings: episodes of one task from one seed. `members` are trained on.
-
-    Statistics of success belong to `sampled`, the episodes that were rolled out for this group; the two
-    differ in member 0 where the group was rescued.
-    """
-
-    id: str
-    task: str
-    seed: int
-    sampled: tuple[Trajectory, ...]
-    members: tuple[Trajectory, ...]
-    staleness: int  # policy versions between the trainer and the oldest token sampled here
-
-    @property
-    def rescued(self) -> bool:
-        return self.members[0] is not self.sampled[0]
-
-
-@dataclass
-class ReplayStats:
-    """What became of every group settled so far, taken or dropped."""
-
-    taken: int = 0  # groups handed to the trainer
-    stale: int = 0  # groups dropped because a member was sampled too many policy versions ago
-    invalid: int = 0  # groups dropped because too few members were valid
-    flat: int = 0  # groups dropped by dynamic sampling, because all outcomes were the same
-    masked: int = 0  # members whose outcome a fault or an unknown score hides
-    trained: int = 0  # valid members handed to the trainer
-    replayed: int = 0  # of these, the ones that rescued their group
-    staleness: list[int] = field(default_factory=list)  # [n]: groups taken that were n versions old
-
-    @property
-    def replay_share(self) -> float:
-        return self.replayed / self.trained if self.trained else 0.0
+from training.scheduler import choose_batch
 
 
 @dataclass
@@ -99,6 +33,7 @@ class _Pending:
     task: str
     seed: int
     size: int
+    version: int = 0  # of the weights that sampled when it was opened
     members: dict[int, Trajectory] = field(default_factory=dict)
 
     @property
@@ -115,31 +50,40 @@ class _Pending:
 
 
 class Replay:
-    """Groups on their way from rollouts to the trainer, and the successes that rescue later ones.
+    """Groups on their way from rollouts to the trainer, and the earlier episodes that `rule` adds to them.
 
-    With `dynamic_sampling`, a group whose outcomes are all the same is dropped and counted: it teaches
-    nothing (DAPO, arXiv 2503.14476).
+    With `flat_groups` "drop" a group whose outcomes are all the same is dropped and counted, for it teaches
+    nothing (DAPO, arXiv 2503.14476); so is one whose outcomes have a population deviation below `min_std`.
+    One that failed as a whole stays where the rule may rescue it.
 
     Thread-safe: any thread opens and adds, one trainer takes. `take` is the only call that waits. A draw
-    depends only on `seed`, the group and the successes there are, so it needs no random state of its own.
+    depends only on `seed`, the group and the episodes that are kept, so it needs no random state of its own.
     """
 
-    def __init__(self, rescue: RescueAllFail | None, seed: int, *, dynamic_sampling: bool = False) -> None:
-        self._rescue = rescue
-        self._dynamic_sampling = dynamic_sampling
+    def __init__(
+        self,
+        rule: ReplayRule | None,
+        seed: int,
+        *,
+        flat_groups: Literal["keep", "drop"] = "keep",
+        min_std: float = 0.0,
+    ) -> None:
+        self._rule = rule
+        self._drops_flat = flat_groups == "drop"
+        self._min_std = min_std
         self._seed = seed
         self._opened = 0
         self._pending: dict[int, _Pending] = {}
         self._closed: deque[_Pending] = deque()  # those of `_pending` that the trainer may take, oldest first
-        fifo = partial(deque[Trajectory], maxlen=rescue.capacity if rescue else 0)
-        self._successes: defaultdict[str, deque[Trajectory]] = defaultdict(fifo)
+        self._kept = Buffer(rule)
         self._stats = ReplayStats()
         self._changed = Condition()  # its lock is reentrant
 
-    def open_group(self, task: str, seed: int, size: int) -> str:
-        """Announces a group of `size` episodes; returns the id that its trajectories carry."""
+    def open_group(self, task: str, seed: int, size: int, version: int = 0) -> str:
+        """Announces a group of `size` episodes, sampled by weights of `version` or later; returns the id that
+        its trajectories carry."""
         with self._changed:
-            group = _Pending(self._opened, task, seed, size)
+            group = _Pending(self._opened, task, seed, size, version)
             self._pending[group.number] = group
             self._opened += 1
             return group.id
@@ -156,35 +100,62 @@ class Replay:
             self._place(group, trajectory)
 
     def take(self, count: int, *, current_version: int, max_staleness: int, timeout: float) -> list[Group]:
-        """The `count` groups that closed first, as soon as there are so many; none if `timeout` seconds pass.
+        """`count` groups that have closed, as `choose_batch` chooses them; none if `timeout` seconds pass.
 
         A group whose oldest token was sampled more than `max_staleness` policy versions away from
         `current_version` is dropped and counted. What is returned counts as consumed: the trainer steps on it
         before it checkpoints `state()`.
+
+        With a rule that learns from a buffer alone, one more group holds what was drawn, if anything was.
         """
 
-        def enough() -> bool:
+        def chosen() -> list[_Pending] | None:
             self._drop_stale(current_version, max_staleness)
-            return len(self._closed) >= count
+            open = [group.version for group in self._pending.values() if not group.closed]
+            closed = [group.version for group in self._closed]
+            indices = choose_batch(closed, open, current_version, groups=count, max_staleness=max_staleness)
+            return None if indices is None else [self._closed[index] for index in indices]
 
         with self._changed:
-            if not self._changed.wait_for(enough, timeout):
+            batch = self._changed.wait_for(chosen, timeout)
+            if not batch:
                 return []
-            batch = [self._closed.popleft() for _ in range(count)]
+            for group in batch:
+                self._closed.remove(group)
             taken = [self._hand_over(group, current_version) for group in batch]
             for group in batch:  # only now: a batch's own successes must not rescue it
                 self._forget(group)
-            return taken
+            return taken + self._drawn(taken)
 
-    def missing(self) -> list[Member]:
+    def missing(self) -> list[Seat]:
         """The members that open groups still wait for, oldest group first."""
         with self._changed:
             return [
-                Member(group.id, group.task, group.seed, index, group.size)
+                Seat(group.id, group.task, group.seed, index, group.size)
                 for group in self._pending.values()
                 for index in range(group.size)
                 if index not in group.members
             ]
+
+    def opened_at(self, group: str) -> int:
+        """The version that sampled when an open group was opened."""
+        with self._changed:
+            return self._pending[_number(group)].version
+
+    def seed(self, trajectories: Iterable[Trajectory]) -> None:
+        """Keeps episodes of another run, such as BEPA's self-rolled seeds, as if this one had settled them.
+
+        For the start of a run, before `restore`'s state knows of them. They must be in the run's own store,
+        so that `restore` finds them again, and belong to no group there: `training.replay.adopt` sees to
+        that.
+
+        Raises `ValueError` for one that belongs to a group.
+        """
+        with self._changed:
+            for trajectory in trajectories:
+                if trajectory.group:
+                    raise ValueError(f"trajectory {trajectory.id} belongs to group {trajectory.group}")
+                self._kept.add(trajectory)
 
     @property
     def pending(self) -> int:
@@ -216,9 +187,10 @@ class Replay:
             return {
                 "opened": self._opened,
                 "pending": [
-                    [group.number, group.task, group.seed, group.size] for group in self._pending.values()
+                    [group.number, group.task, group.seed, group.size, group.version]
+                    for group in self._pending.values()
                 ],
-                "successes": {task: [kept.id for kept in fifo] for task, fifo in self._successes.items()},
+                "kept": self._kept.ids(),
                 "stats": asdict(self._stats),
             }
 
@@ -233,8 +205,8 @@ class Replay:
         """
         with self._changed:
             state = state or self.state()
-            fifos = state["successes"] if self._rescue else {}
-            kept = {id for ids in fifos.values() for id in ids}
+            shelves = state["kept"] if self._rule else {}
+            kept = {id for ids in shelves.values() for id in ids}
             pending = {number: _Pending(number, *rest) for number, *rest in state["pending"]}
             found: dict[str, Trajectory] = {}
             offered: list[tuple[_Pending, Trajectory]] = []
@@ -245,7 +217,8 @@ class Replay:
                     continue
                 number = _number(trajectory.group)
                 if number >= state["opened"]:  # a group opened after the checkpoint
-                    group = _Pending(number, trajectory.task, trajectory.seed, trajectory.group_size)
+                    task, seed, size = trajectory.task, trajectory.seed, trajectory.group_size
+                    group = _Pending(number, task, seed, size, oldest_version(trajectory))
                     pending.setdefault(number, group)
                 if number in pending:
                     offered.append((pending[number], trajectory))
@@ -257,8 +230,7 @@ class Replay:
             self._opened = max([state["opened"], *(number + 1 for number in pending)])
             self._pending = dict(sorted(pending.items()))
             self._stats = ReplayStats(**state["stats"])
-            for task, ids in fifos.items():
-                self._successes[task].extend(found[id] for id in ids)
+            self._kept.refill(shelves, found)
             for group, trajectory in offered:
                 self._place(group, trajectory)
 
@@ -274,62 +246,60 @@ class Replay:
         if not comparable(len(known), sum(member.fault is None for member in group.sampled)):
             self._stats.invalid += 1
             self._forget(group)
-        elif self._dynamic_sampling and min(known) == max(known):
+        elif self._teaches_nothing(known) and not self._rescuable(group, known):
             self._stats.flat += 1
             self._forget(group)
         else:
             self._closed.append(group)
-            self._changed.notify_all()
+        self._changed.notify_all()  # even one that is dropped: a batch may have waited for it
 
     def _drop_stale(self, version: int, max_staleness: int) -> None:
-        for group in [group for group in self._closed if _staleness(group.sampled, version) > max_staleness]:
+        for group in [group for group in self._closed if staleness(group.sampled, version) > max_staleness]:
             self._closed.remove(group)
             self._stats.stale += 1
             self._forget(group)
 
+    def _teaches_nothing(self, outcomes: list[float]) -> bool:
+        return (self._drops_flat and min(outcomes) == max(outcomes)) or pstdev(outcomes) < self._min_std
+
+    def _rescuable(self, group: _Pending, outcomes: list[float]) -> bool:
+        rule = self._rule
+        return isinstance(rule, RescueAllFail) and failed(rule, outcomes) and bool(self._kept.of(group.task))
+
     def _hand_over(self, group: _Pending, version: int) -> Group:
-        sampled = group.sampled
-        members = self._rescued(group, version) or sampled
-        taken = Group(group.id, group.task, group.seed, sampled, members, _staleness(sampled, version))
+        sampled, kept = group.sampled, self._kept.of(group.task)
+        learned = members(self._rule, sampled, kept, version=version, rng=self._rng(group.id))
+        old = staleness(sampled, version)
         stats = self._stats
         stats.taken += 1
-        stats.trained += sum(member.valid for member in members)
-        stats.replayed += taken.rescued
-        stats.staleness += [0] * (taken.staleness + 1 - len(stats.staleness))
-        stats.staleness[taken.staleness] += 1
-        return taken
+        stats.staleness += [0] * (old + 1 - len(stats.staleness))
+        stats.staleness[old] += 1
+        return self._counted(Group(group.id, group.task, group.seed, sampled, learned, old))
 
-    def _rescued(self, group: _Pending, version: int) -> tuple[Trajectory, ...] | None:
-        """The members with a success in place of member 0, or None where the rule does not ask for it."""
-        rule, sampled = self._rescue, group.sampled
-        if rule is None or not rule.needed([value for t in sampled if (value := outcome(t)) is not None]):
-            return None
-        candidates = [
-            t for t in self._successes.get(group.task, ()) if _staleness([t], version) <= rule.max_age
-        ]
-        if not candidates:
-            return None
-        return (random.Random(f"{self._seed}:{group.id}").choice(candidates), *sampled[1:])
+    def _drawn(self, fresh: list[Group]) -> list[Group]:
+        """As many earlier episodes as were fresh, in one group of no task, where the rule asks for them."""
+        if not isinstance(self._rule, FromBuffer) or not fresh:
+            return []
+        count = sum(trajectory.valid for group in fresh for trajectory in group.sampled)
+        id = f"drawn-{fresh[0].id}"
+        found = drawn(self._rule, self._kept.everything(), count, self._rng(id))
+        return [self._counted(Group(id, "", self._seed, (), found, 0))] if found else []
+
+    def _counted(self, group: Group) -> Group:
+        self._stats.trained += sum(member.valid for member in group.members)
+        self._stats.replayed += sum(group.replayed)
+        return group
+
+    def _rng(self, name: str) -> random.Random:
+        return random.Random(f"{self._seed}:{name}")
 
     def _forget(self, group: _Pending) -> None:
-        """The group is settled, taken or not: what remains of it are its successes and its masked members."""
+        """The group is settled, taken or not: what remains of it is what is kept, and its masked members."""
         del self._pending[group.number]
         for member in group.sampled:
-            value = outcome(member)
-            if value is None:
-                self._stats.masked += 1
-            elif self._rescue is not None and value > self._rescue.keep_above:
-                self._successes[group.task].append(member)
+            self._stats.masked += outcome(member) is None
+            self._kept.add(member)
 
 
 def _number(group_id: str) -> int:
     return int(group_id.removeprefix("g"))
-
-
-def _staleness(trajectories: Iterable[Trajectory], version: int) -> int:
-    """Policy versions between `version` and the furthest token of the valid ones.
-
-    A distance, not an age: after a resume from an older checkpoint, tokens can be of a version to come.
-    """
-    versions = (step.policy.policy_version for t in trajectories if t.valid for step in t.steps)
-    return max((abs(version - v) for v in versions), default=0)

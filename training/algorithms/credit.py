@@ -1,0 +1,194 @@
+"""Credit: what is known of a group's members -> the advantage of every step. Compositions of
+`training.advantages`.
+
+Each function, its numbers filled in by the preset, is a `Credit`. A masked member's steps get 0 and enter no
+statistic.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from training.advantages import (
+    at_the_end,
+    digirl_advantages,
+    discounted,
+    entropy_modulated,
+    gae,
+    gigpo,
+    hard_weights,
+    igpo,
+    instruction_filter,
+    label_advantages,
+    on_every_step,
+    pooled_advantages,
+    progress_gains,
+    step_weighted_advantages,
+    uis1,
+    webrl_advantages,
+)
+from training.advantages.group import Std
+from training.algorithms.algorithm import Member, Signal
+
+Rewards = Sequence[float | None]
+Estimate = Callable[[Rewards], list[float]]
+Adjust = Callable[[Rewards, Sequence[int]], list[float | None]]
+_Known = TypeVar("_Known")
+
+
+def group_relative(
+    members: Sequence[Member], *, estimate: Estimate, adjust: Adjust | None = None
+) -> list[list[float]]:
+    """One advantage a trajectory, on all of its steps. `adjust` first reshapes the rewards by the lengths."""
+    lengths, rewards = _lengths(members), _rewards(members)
+    if adjust is not None:
+        rewards = adjust(rewards, lengths)
+    return on_every_step(estimate(rewards), lengths)
+
+
+def step_weighted(members: Sequence[Member], *, std: Std, eps: float) -> list[list[float]]:
+    """As `group_relative`, with statistics that count a trajectory once for each of its steps (DART)."""
+    lengths = _lengths(members)
+    return on_every_step(step_weighted_advantages(_rewards(members), lengths, std=std, eps=eps), lengths)
+
+
+def same_screen(members: Sequence[Member], *, gamma: float, omega: float, std: Std) -> list[list[float]]:
+    """The trajectory's advantage and that of a step among those taken on the very same screen (GiGPO)."""
+    frames = [member.frames for member in members]
+    return gigpo(_rewards(members), frames, gamma=gamma, omega=omega, std=std)
+
+
+def episode_and_step(
+    members: Sequence[Member], *, gamma: float, episode_weight: float, step_weight: float
+) -> list[list[float]]:
+    """The trajectory's advantage and that of its discounted return among steps of the same index (UI-S1)."""
+    rewards = _rewards(members)
+    steps = [at_the_end(member.reward or 0.0, len(member.tokens)) for member in members]
+    return uis1(rewards, steps, gamma=gamma, episode_weight=episode_weight, step_weight=step_weight)
+
+
+def successes(members: Sequence[Member]) -> list[list[float]]:
+    """1 on every step of a trajectory with a reward, 0 on others: behaviour cloning of what went well."""
+    return on_every_step([float((member.reward or 0.0) > 0) for member in members], _lengths(members))
+
+
+def labelled(members: Sequence[Member]) -> list[list[float]]:
+    """1 on a step labelled correct, -1 on a wrong one, 0 elsewhere. Reads "labels"."""
+    return [
+        _nothing(member) if member.reward is None else label_advantages(_required(member.labels, "labels"))
+        for member in members
+    ]
+
+
+def generalised(members: Sequence[Member], *, gamma: float, lam: float) -> list[list[float]]:
+    """Generalised advantage estimation over steps. Reads "values"."""
+    return [
+        _nothing(member)
+        if member.reward is None
+        else gae(
+            at_the_end(member.reward, len(member.tokens)),
+            _required(member.values, "values"),
+            gamma=gamma,
+            lam=lam,
+        )
+        for member in members
+    ]
+
+
+def surprising(members: Sequence[Member], *, top: float, gamma: float, cost: float) -> list[list[float]]:
+    """1 on the steps that helped, of the `top` trajectories that went better than expected (DigiRL), else 0.
+
+    Reads "values", of steps and of instructions. The quantile is over the members, whatever their tasks.
+    """
+    expected = [
+        0.0 if member.reward is None else _required(member.task_value, "values") for member in members
+    ]
+    kept = instruction_filter(_rewards(members), expected, top=top)
+    return [
+        hard_weights(
+            digirl_advantages(
+                at_the_end(member.reward, len(member.tokens)),
+                _required(member.values, "values"),
+                gamma=gamma,
+                cost=cost,
+            )
+        )
+        if keep and member.reward is not None
+        else _nothing(member)
+        for member, keep in zip(members, kept, strict=True)
+    ]
+
+
+def binary(members: Sequence[Member], *, gamma: float, cost: float) -> list[list[float]]:
+    """1 on the steps that helped, -0.6 on others (WebRL). Reads "values"."""
+    return [
+        _nothing(member)
+        if member.reward is None
+        else webrl_advantages(
+            at_the_end(member.reward, len(member.tokens)),
+            _required(member.values, "values"),
+            gamma=gamma,
+            cost=cost,
+        )
+        for member in members
+    ]
+
+
+def by_progress(members: Sequence[Member], *, gamma: float, std: Std, eps: float) -> list[list[float]]:
+    """What each step added to the progress, normalised over all steps of the group, summed from the step on.
+
+    Reads "progress". The sum is that of GRPO with process rewards, arXiv 2402.03300 section 4.1.3.
+    """
+    gains = [
+        None
+        if member.reward is None
+        else progress_gains(_required(member.progress, "progress"), member.reward)
+        for member in members
+    ]
+    pooled = pooled_advantages(gains, std=std, eps=eps)
+    return [
+        discounted(steps, gamma) or _nothing(member) for member, steps in zip(members, pooled, strict=True)
+    ]
+
+
+def by_certainty(
+    members: Sequence[Member], *, estimate: Estimate, k: float, k_future: float, zeta: float
+) -> list[list[float]]:
+    """The trajectory's advantage, more of it where the policy was sure (EMPG). Reads "proximal" entropies."""
+    entropies = [
+        () if member.reward is None else _required(member.entropies, "proximal") for member in members
+    ]
+    modulated = entropy_modulated(estimate(_rewards(members)), entropies, k=k, k_future=k_future, zeta=zeta)
+    return [steps or _nothing(member) for member, steps in zip(members, modulated, strict=True)]
+
+
+def by_knowledge(members: Sequence[Member], *, gamma: float, std: Std, eps: float) -> list[list[float]]:
+    """How much likelier each step made the known answer, and the outcome for the last (IGPO). Reads
+    "answers".
+
+    Where a task has no known answer (`answers` None) only the outcome is left.
+    """
+    chances = []
+    for member in members:
+        before = member.answers or (0.0,) * len(member.tokens)
+        chances.append(
+            [*before, *before[-1:]]
+        )  # after the last step counts the outcome: what is here is not read
+    return igpo(_rewards(members), chances, gamma=gamma, std=std, eps=eps)
+
+
+def _rewards(members: Sequence[Member]) -> list[float | None]:
+    return [member.reward for member in members]
+
+
+def _lengths(members: Sequence[Member]) -> list[int]:
+    return [len(member.tokens) for member in members]
+
+
+def _nothing(member: Member) -> list[float]:
+    return [0.0] * len(member.tokens)
+
+
+def _required(known: _Known | None, signal: Signal) -> _Known:
+    if known is None:
+        raise ValueError(f'this credit needs the signal "{signal}", and the member has none')
+    return known

@@ -1,0 +1,34 @@
+"""IGPO, information gain (Wang et al., arXiv 2510.14967): a turn is worth how much likelier it made the known
+answer.
+
+What it is:
+
+- Reward of a turn: the policy's probability of the right answer after it, less that before it; the
+  probability is the geometric mean over the answer's tokens, under teacher forcing. The last turn's reward is
+  the outcome.
+- All rewards of the group are normalised together and summed from each turn on, discount 1.
+- PPO per token otherwise.
+
+What we do otherwise, and why:
+
+- The answer is written in the policy's own action language, as the action that would end the episode.
+- A task without a known answer has its outcome alone: nothing for the turns before.
+- No KL; as in `training.algorithms.arpo`, the ratio's denominator is the log-probability stored at sampling.
+"""
+
+from functools import partial
+
+from training.algorithms.algorithm import Algorithm, Clipped, Objective
+from training.algorithms.credit import by_knowledge
+from training.reward import outcome
+
+IGPO = Algorithm(
+    name="igpo",
+    paper="2510.14967",
+    reward=outcome,
+    credit=partial(by_knowledge, gamma=1.0, std="sample", eps=1e-6),
+    objective=Objective(
+        surrogate=Clipped(level="token", low=0.2, high=0.2), aggregation="traj_mean_token_mean"
+    ),
+    signals=frozenset({"answers"}),
+)

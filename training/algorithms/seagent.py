@@ -1,0 +1,37 @@
+"""SEAgent (arXiv 2508.04700): learn from the steps a world state model calls right, and from its first
+errors.
+
+What it is:
+
+- Labels: after a success every step but the redundant ones is good; after a failure the steps before the
+  first error are, and that error is bad (`rewards.step_judge.kto_steps`).
+- Good steps: GRPO over 8 answers resampled in the same state, rewarded by how well they match the recorded
+  action, at a ratio of 1, with a KL term (k3).
+- Bad steps, adversarial imitation: `0.2 * -log sigmoid(-(log pi - log reference))`, mean over their tokens.
+
+What we do otherwise, and why:
+
+- Good steps are cloned with weight 1. Resampling a state and rewarding the match points the same way at a
+  higher price: it needs no device, but eight generations a step.
+- The KL coefficient is 0.04, which is its trainer's default.
+- A bad step counts once. In the released code it counts once for every good step before it.
+- It is offline, in phases; here it is whatever is rolled out, so the labels must keep up (`training.labels`).
+"""
+
+from training.algorithms.algorithm import Algorithm, Kl, Likelihood, Objective
+from training.algorithms.credit import labelled
+from training.reward import outcome
+
+SEAGENT = Algorithm(
+    name="seagent",
+    paper="2508.04700",
+    reward=outcome,
+    credit=labelled,
+    objective=Objective(
+        surrogate=Likelihood(),
+        aggregation="turn_mean_token_mean",
+        kl=Kl(form="k3", coef=0.04),
+        negatives=0.2,
+    ),
+    signals=frozenset({"reference", "labels"}),
+)

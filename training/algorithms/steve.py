@@ -1,0 +1,28 @@
+"""STEVE (arXiv 2503.12532): KTO (arXiv 2402.01306) on steps that a model verified one by one.
+
+What it is:
+
+- Labels: a verifier sees the screen before and after each step, and calls it right or wrong.
+- Loss: KTO on single steps. With h = beta * (log pi - log reference) of the whole step and z0 the batch's KL,
+  `lambda_D (1 - sigmoid(h - z0))` for a right one and `lambda_U (1 - sigmoid(z0 - h))` for a wrong one.
+
+What we do otherwise, and why:
+
+- The coefficients could not be confirmed: beta is 0.1 and both lambdas are 1, KTO's own defaults.
+- It is offline and iterative; here the steps are whatever is rolled out, and redundant ones are left out.
+"""
+
+from training.algorithms.algorithm import Algorithm, Kto, Objective
+from training.algorithms.credit import labelled
+from training.reward import outcome
+
+STEVE = Algorithm(
+    name="steve",
+    paper="2503.12532",
+    reward=outcome,
+    credit=labelled,
+    objective=Objective(
+        surrogate=Kto(beta=0.1, desirable=1.0, undesirable=1.0), aggregation="turn_mean_token_mean"
+    ),
+    signals=frozenset({"reference", "labels"}),
+)

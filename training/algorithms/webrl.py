@@ -1,0 +1,34 @@
+"""WebRL (Qi et al., arXiv 2411.02337): regression of the log-ratio to a reference onto a binary advantage.
+
+What it is:
+
+- Advantage: DigiRL's, made binary: 1 for a step that helped, -0.6 for any other.
+- Loss: `(1 / beta) (beta (log pi - log reference) / tokens - A)^2` on steps with A > 0.
+- Replay: past successes that the policy is neither sure of nor surprised by, between 0.5 and 0.95, at most
+  twice the fresh data.
+- Tasks are generated, and kept where the critic gives them between 0.05 and 0.75 (`curriculum = "band"`).
+
+What we do otherwise, and why:
+
+- beta is 1; WebRL chooses 1 or 5 by the reference's probability.
+- The replay's band is of the mean probability of a trajectory's tokens as they were sampled (the geometric
+  mean), which we have; WebRL asks the current policy for its perplexity.
+- A replayed success joins a fresh group of its task; WebRL draws from all tasks.
+- The critic is a small network on the policy's last hidden state (`training.critic`), not a model of its own.
+"""
+
+from functools import partial
+
+from training.algorithms.algorithm import Algorithm, Objective, PositiveMix, Regression
+from training.algorithms.credit import binary
+from training.reward import outcome
+
+WEBRL = Algorithm(
+    name="webrl",
+    paper="2411.02337",
+    reward=outcome,
+    credit=partial(binary, gamma=0.5, cost=0.05),
+    objective=Objective(surrogate=Regression(beta=1.0), aggregation="turn_mean_token_mean"),
+    replay=PositiveMix(share=2.0, capacity=32, max_age=100, confidence=(0.5, 0.95)),
+    signals=frozenset({"reference", "values"}),
+)

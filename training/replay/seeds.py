@@ -1,0 +1,24 @@
+"""Seeds: episodes of another run, brought into this one's store so that its replay may start from them."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import Trajectory
+
+
+def adopt(source: TrajectoryStore, store: TrajectoryStore) -> Iterable[Trajectory]:
+    """The successes in `source`, each committed to `store` with its screenshots and without its group.
+
+    What is there already is not written again, so a run that was cut short may do this anew.
+    """
+    for trajectory in source:
+        if not trajectory.success:
+            continue
+        seed = replace(trajectory, group="", group_index=0, group_size=1)
+        if seed.id not in store:
+            for frame in {*(step.frame for step in seed.steps), seed.final_frame} - {""}:
+                store.put_frame(source.frame(frame))
+            store.commit([seed])
+        yield seed

@@ -1,0 +1,62 @@
+"""Signals about an episode that its policy cannot give: step labels, progress, and the right answer.
+
+What each signal of `training.algorithms.algorithm.Signal` is made from:
+
+    reference, proximal   the learner's own forward passes
+    values                the learner's hidden states, read by `training.critic`
+    labels, progress      this module
+    answers               this module knows the right answer, the learner how likely the policy finds it
+"""
+
+from collections.abc import Callable, Set
+from pathlib import Path
+
+from guiagent.types import Trajectory
+from rewards.cases import case_of
+from training.algorithms.algorithm import Signal
+from training.labels import Labels, StepVerdicts, labels_by_outcome, labels_by_verdict
+from training.tiny.progress import ProgressEstimator
+
+_LONGEST_ANSWER = 4096  # characters
+
+
+class Signals:
+    """The sources of the signals that an algorithm names; no other is opened.
+
+    Labels come from the file `verdicts` (`training.labels`), without one from outcomes alone.
+
+    Raises InfrastructureError where a source is not there.
+    """
+
+    def __init__(self, named: Set[Signal], *, verdicts: Path | None = None) -> None:
+        self._verdicts = StepVerdicts(verdicts) if verdicts and "labels" in named else None
+        self._estimator = ProgressEstimator() if "progress" in named else None
+
+    def labels(self, trajectory: Trajectory) -> Labels:
+        if self._verdicts is None:
+            return labels_by_outcome(trajectory)
+        return labels_by_verdict(trajectory, self._verdicts.get(trajectory.id))
+
+    def progress(self, trajectory: Trajectory, frame: Callable[[str], bytes]) -> tuple[float, ...]:
+        """The chance of success after each step, in [0, 1]; `frame` gives a stored screenshot by its hash.
+
+        Raises ValueError where the algorithm does not name this signal.
+        """
+        if self._estimator is None:
+            raise ValueError('the algorithm does not name the signal "progress"')
+        values = self._estimator.values(case_of(trajectory, frame))
+        steps = len(trajectory.steps)
+        return (
+            (*values[: steps - 1], values[-1]) if steps else ()
+        )  # the final screen is the last step's doing
+
+
+def known_answer(trajectory: Trajectory) -> str | None:
+    """The right answer to the trajectory's task, in words; None where it asks for none, or a judge scored it.
+
+    A task that knows it says so as text under "expected" in its score's evidence.
+    """
+    if trajectory.score is None or trajectory.score.source != "check":
+        return None
+    expected = trajectory.score.evidence.get("expected")
+    return expected if isinstance(expected, str) and 0 < len(expected) <= _LONGEST_ANSWER else None
