@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isnan, log10
 
-from eval.stats import Proportion, local_rate, pooled
+from eval.stats import Mean, Proportion, local_rate, pooled
 from guiagent.types import Trajectory
 
 _BINS = 200  # the smoothing works on at most so many groups of episodes
@@ -118,6 +118,29 @@ def rate_curves(
     for name, samples in series.items():
         known = [(update / last, outcomes) for update, outcomes in samples if outcomes.n]
         parts.append(f'<g class="{name}">{_smooth(known, box)}</g>')
+    return _svg(width, height, label, "".join(parts))
+
+
+def mean_curves(series: Mapping[str, Sequence[Mean]], total: int, label: str, size: tuple[int, int]) -> str:
+    """Rates over equal shares of `total` environment steps, each at the middle of its share.
+
+    A line each, by its class in the style, and a band where there is an interval.
+    """
+    width, height = size
+    box = _Box(left=52, top=12, right=width - 20, bottom=height - 34)
+    parts = [_rates(box, x1=52, x2=width - 12)]
+    for steps in range(0, total + 1, _round_step(total, max(2, width // 150))):
+        parts.append(f'<text class="tick" x="{box.x(steps / total)}" y="{box.bottom + 20}">{steps:,}</text>')
+    for name, means in series.items():
+        known = [((i + 0.5) / len(means), mean) for i, mean in enumerate(means) if mean.n]
+        line = " ".join(f"{box.x(x)},{box.y(mean.value)}" for x, mean in known)
+        banded = [(x, mean.interval) for x, mean in known if mean.interval is not None]
+        upper = [f"{box.x(x)},{box.y(min(1.0, band.high))}" for x, band in banded]
+        lower = [f"{box.x(x)},{box.y(max(0.0, band.low))}" for x, band in reversed(banded)]
+        parts.append(
+            f'<g class="{name}"><polygon class="band" points="{" ".join(upper + lower)}"/>'
+            f'<polyline class="line" points="{line}"/></g>'
+        )
     return _svg(width, height, label, "".join(parts))
 
 

@@ -59,21 +59,21 @@ def write_report(
         InfrastructureError: the file cannot be written.
     """
     suite = comparison.after.suite
-    content = _filled(
+    content = filled(
         "report.html",
         title=shown(run.title),
         suite=shown(suite.name),
         headline=_pool(comparison, trained=True) + _pool(comparison, trained=False),
         facts=_facts(run),
         curve=_curves(curve, comparison, ", by the judge's verdicts," if judged else "") if curve else "",
-        judged=_filled("judged.html", **judged_parts(judged)) if judged else "",
+        judged=filled("judged.html", **judged_parts(judged)) if judged else "",
         table=_table(comparison),
         episodes=cards(episodes, frames),
         config=shown(msgspec.json.format(msgspec.json.encode(run.config), indent=2).decode(), MAX_CONFIG),
         commit=shown(run.commit),
         digest=suite.digest,
     )
-    _write_page(path, run.title, content)
+    write_page(path, run.title, content)
 
 
 def write_episodes(
@@ -84,7 +84,7 @@ def write_episodes(
     Raises:
         InfrastructureError: the file cannot be written.
     """
-    _write_page(path, title, _filled("episodes.html", title=shown(title), episodes=cards(episodes, frames)))
+    write_page(path, title, filled("episodes.html", title=shown(title), episodes=cards(episodes, frames)))
 
 
 def write_summary(
@@ -107,16 +107,22 @@ def write_summary(
     write_json(path, facts | summary_json(comparison) | more | {"config": run.config})
 
 
-def _write_page(path: Path, title: str, content: str) -> None:
+def write_page(path: Path, title: str, content: str) -> None:
+    """Write a page around `content`, which is HTML already.
+
+    Raises:
+        InfrastructureError: the file cannot be written.
+    """
     style = (_TEMPLATES / "report.css").read_text("utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
-    page = _filled(
+    page = filled(
         "page.html", style_hash=f"sha256-{digest}", style=style, title=shown(title), content=content
     )
     write_file(path, page.encode())
 
 
-def _filled(template: str, **parts: str) -> str:
+def filled(template: str, **parts: str) -> str:
+    """A template of `eval/templates` with its parts, which are HTML already."""
     return Template((_TEMPLATES / template).read_text("utf-8")).substitute(parts)
 
 
@@ -136,8 +142,9 @@ def _pool(comparison: Comparison, trained: bool) -> str:
         p = mcnemar_exact(gained, lost)
         figures = f'<span class="was">{percent(before.rate)}</span> <span class="arrow">→</span> {now}'
         said = (
-            f"95% intervals {span(before.interval)} and {span(after.interval)}; change "
-            f"{_points(after.rate - before.rate)} points ({_points(change.low)} to {_points(change.high)}). "
+            f"95% intervals {span(before.interval)} and {span(after.interval)}; "
+            f"change {in_points(after.rate - before.rate)} points "
+            f"({in_points(change.low)} to {in_points(change.high)}). "
             f"Of {after.n} paired seeds {gained} were gained and {lost} lost, "
             f"p&nbsp;{'&lt;&nbsp;0.001' if p < 0.001 else f'=&nbsp;{p:.3f}'}."
         )
@@ -172,7 +179,7 @@ def _curves(points: Sequence[CurvePoint], comparison: Comparison, by: str) -> st
         (*comparison.after.suite.tasks, *sorted(trained))
     )  # those of the suite in its order
     multiples = "".join(_multiple(points, task) for task in tasks if task in trained)
-    return _filled("curve.html", whole=whole, multiples=multiples, by=by)
+    return filled("curve.html", whole=whole, multiples=multiples, by=by)
 
 
 def _multiple(points: Sequence[CurvePoint], task: str) -> str:
@@ -241,12 +248,12 @@ def _change(before: Proportion, after: Proportion) -> str:
     """The difference in points; coloured only where its interval excludes zero."""
     interval = newcombe(before, after)
     direction = "up" if interval.low > 0 else "down" if interval.high < 0 else "same"
-    bounds = f"{_points(interval.low)} to {_points(interval.high)}"
-    points = _points(after.rate - before.rate)
+    bounds = f"{in_points(interval.low)} to {in_points(interval.high)}"
+    points = in_points(after.rate - before.rate)
     return f'<td><span class="{direction}">{points}</span> <small>{bounds}</small></td>'
 
 
-def _points(difference: float) -> str:
+def in_points(difference: float) -> str:
     """A difference of rates in percentage points, with its sign; a minus, not a hyphen."""
     if isnan(difference):
         return "–"

@@ -2,13 +2,14 @@
 
 Sources: R. G. Newcombe, "Interval estimation for the difference between independent proportions: comparison
 of eleven methods", Statistics in Medicine 17 (1998), method 10; Q. McNemar, Psychometrika 12 (1947), with the
-exact conditional test in place of the chi-squared approximation.
+exact conditional test in place of the chi-squared approximation; Student, Biometrika 6 (1908), with the
+distribution function of Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import comb, exp, hypot
-from statistics import fmean
+from math import atan, comb, cos, exp, hypot, pi, sin, sqrt
+from statistics import fmean, stdev
 
 from guiagent.intervals import CONFIDENCE, Interval, wilson
 
@@ -31,6 +32,50 @@ class Proportion:
     @property
     def interval(self) -> Interval:
         return wilson(self.successes, self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of a few repetitions and where it may lie; `interval` is None for fewer than two."""
+
+    value: float
+    interval: Interval | None
+    n: int
+
+
+def mean_of(values: Sequence[float], confidence: float = CONFIDENCE) -> Mean:
+    """The mean with Student's t interval, which allows for how little a handful of repetitions knows of their
+    own spread. NaN without values."""
+    n = len(values)
+    if n < 2:
+        return Mean(values[0] if values else float("nan"), None, n)
+    mean = fmean(values)
+    reach = student_quantile(n - 1, confidence) * stdev(values) / sqrt(n)
+    return Mean(mean, Interval(mean - reach, mean + reach), n)
+
+
+def student_quantile(freedom: int, confidence: float) -> float:
+    """The t with P(|T| <= t) = `confidence`, by bisection."""
+    low, high = 0.0, 1.0
+    while _student_within(high, freedom) < confidence:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_within(middle, freedom) < confidence else (low, middle)
+    return (low + high) / 2
+
+
+def _student_within(t: float, freedom: int) -> float:
+    """P(|T| <= t) for a whole number of degrees of freedom."""
+    angle = atan(t / sqrt(freedom))
+    odd = freedom % 2
+    term = total = cos(angle) if odd else 1.0
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= (k - 1) / k * cos(angle) ** 2
+        total += term
+    if odd:
+        return 2 / pi * (angle + (sin(angle) * total if freedom > 1 else 0.0))
+    return sin(angle) * total
 
 
 def newcombe(before: Proportion, after: Proportion, confidence: float = CONFIDENCE) -> Interval:

@@ -11,7 +11,7 @@ from training.losses.kl import kl, kl_loss
 from training.losses.policy import clipped_loss, clipped_sides, likelihood_loss, regression_loss
 from training.losses.preference import kto_loss, negative_loss
 from training.losses.ratio import log_ratios
-from training.losses.segments import firsts, sums
+from training.losses.segments import firsts
 from training.losses.tokens import Loss, Tokens
 
 
@@ -132,8 +132,7 @@ def _measure(
         difference = tokens.logprobs - _needed(tokens.reference, "reference")
         measured["kl_reference"] = kl(difference, "k3")
         if isinstance(objective.surrogate, Kto):
-            first = firsts(tokens.turns)
-            measured |= {"turns": first, "turn_kl": torch.where(first, sums(difference, tokens.turns), 0.0)}
+            measured |= {"turns": firsts(tokens.turns), "turn_kl": difference}
     if correction is not None:
         measured |= {
             "correction": correction.weights,
