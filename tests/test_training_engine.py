@@ -1,9 +1,7 @@
 """The engine against plain forward passes and the library's `generate`, and what can go wrong around it."""
 
 import asyncio
-import io
 import json
-import random
 import shutil
 import threading
 from collections.abc import Iterator
@@ -11,22 +9,23 @@ from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image, ImageDraw
 
 from guiagent.actions import ACTIONS
 from guiagent.episode import PastTurn
 from guiagent.errors import FaultError, InfrastructureError
 from guiagent.types import Observation, PolicyStep
-from training.batch import Sample, collate, sampled_logprobs
-from training.engine.local import LocalPolicy
-from training.tiny.model import MERGE
-
-EXACT = 2e-6  # what float32 leaves of a log-probability, whatever the batch
-INSTRUCTIONS = (
-    "Click on Tab #2.",
-    'Click the "Ok" button and wait until the page says that it is done.',
-    "x",
+from tests.conversing import (
+    EXACT,
+    Gate,
+    contexts_of,
+    converse,
+    favour,
+    furthest,
+    inputs_of,
+    plain_logprobs,
+    screen,
 )
+from training.engine.policy import LocalPolicy
 
 
 @pytest.fixture
@@ -44,79 +43,8 @@ def greedy(checkpoint: Path) -> Iterator[LocalPolicy]:
     policy.close()
 
 
-def favour(policy: LocalPolicy, logits: dict[int, float]) -> None:
-    """Adds to the logits of these tokens, wherever the model is asked."""
-    bias = torch.zeros(policy.model.config.text_config.vocab_size)
-    for token, amount in logits.items():
-        bias[token] = amount
-    policy.model.lm_head.register_forward_hook(lambda module, inputs, output: output + bias)
-
-
-def screen(seed: int, size: tuple[int, int] = (96, 64)) -> Observation:
-    rng = random.Random(seed)
-    image = Image.new("RGB", size, "white")
-    for _ in range(4):
-        x, y = rng.randrange(size[0]), rng.randrange(size[1])
-        ImageDraw.Draw(image).rectangle((x, y, x + 20, y + 12), rng.randrange(2**24))
-    data = io.BytesIO()
-    image.save(data, "PNG")
-    return Observation(*size, media_type="image/png", frame=data.getvalue())
-
-
-async def converse(
-    policy: LocalPolicy, name: str, screens: list[Observation], history: list[PastTurn] | None = None
-) -> list[PastTurn]:
-    """An episode of a turn for each screen; `history` is added to."""
-    history = [] if history is None else history
-    instruction = INSTRUCTIONS[len(name) % len(INSTRUCTIONS)]
-    for shown in screens:
-        output = await policy.act(name, instruction, history, shown)
-        history.append(PastTurn(shown, output))
-    return history
-
-
-def to_sample(policy: LocalPolicy, turns: list[PastTurn]) -> Sample:
-    ids, sampled, logprobs = [], [], []
-    for turn in turns:
-        prompt, completion = turn.output.prompt_ids, turn.output.completion_ids
-        ids += [*prompt, *completion]
-        sampled += [False] * len(prompt) + [True] * len(completion)
-        logprobs += [0.0] * len(prompt) + turn.output.logprobs
-    pictures = [policy.encoder.picture(turn.observation.frame) for turn in turns]
-    return Sample(ids, sampled, logprobs, pictures)
-
-
-def plain_logprobs(policy: LocalPolicy, turns: list[PastTurn]) -> list[list[float]]:
-    """Of each turn's tokens, from one forward pass over the whole conversation, without a cache."""
-    batch = collate([to_sample(policy, turns)], policy.encoder, MERGE)
-    with torch.no_grad():
-        found = sampled_logprobs(policy.model(**batch.inputs).logits, batch, policy.encoder.unsampled)[0]
-    flat = iter(found[batch.sampled].tolist())
-    return [[next(flat) for _ in turn.output.completion_ids] for turn in turns]
-
-
-def furthest(policy: LocalPolicy, turns: list[PastTurn]) -> float:
-    pairs = zip(plain_logprobs(policy, turns), [turn.output.logprobs for turn in turns], strict=True)
-    return max(abs(a - b) for plain, kept in pairs for a, b in zip(plain, kept, strict=True))
-
-
-class Gate:
-    """Holds the model before its next forward pass until it is opened."""
-
-    def __init__(self, policy: LocalPolicy) -> None:
-        self.reached, self._opened = threading.Event(), threading.Event()
-        self._hook = policy.model.register_forward_pre_hook(self._wait)
-
-    def _wait(self, *_: object) -> None:
-        self.reached.set()
-        assert self._opened.wait(30)
-
-    def open(self) -> None:
-        self._hook.remove()
-        self._opened.set()
-
-    async def until_reached(self) -> None:
-        assert await asyncio.to_thread(self.reached.wait, 30)
+def length_before_last_reply(turns: list[PastTurn]) -> int:
+    return len(contexts_of(turns)[-1].ids) - len(turns[-1].output.completion_ids)
 
 
 async def test_what_was_sampled_with_kept_cache_is_what_one_forward_pass_says(policy):
@@ -138,24 +66,42 @@ async def test_what_was_sampled_with_kept_cache_is_what_one_forward_pass_says(po
     assert {reply[-1] == policy.encoder.eos for reply in replies} == {True, False}
     assert all(policy.encoder.eos not in reply[:-1] and 1 <= len(reply) <= 7 for reply in replies)
     assert len({len(reply) for reply in replies}) > 3
-    total = sum(len(turn.output.prompt_ids) for turns in episodes for turn in turns)
-    carried = sum(
-        len(turns) - 1 for turns in episodes
-    )  # a reply's last token is encoded with the next prompt
-    assert policy.tokens_prefilled == total + carried
-    assert policy.turns == len(replies)
+    assert policy.engine.stats.turns == len(replies)
+    assert policy.engine.stats.tokens_sampled == sum(map(len, replies))
+
+
+async def test_a_turn_encodes_only_what_it_adds(policy):
+    turns = await converse(policy, "e", [screen(turn) for turn in range(3)])
+    carried = 2  # a reply's last token is encoded with the next prompt
+    added = sum(len(turn.output.prompt_ids) for turn in turns)
+    assert policy.engine.stats.tokens_prefilled == added + carried
+
+
+async def test_a_sibling_takes_over_what_another_has_encoded(policy):
+    """Of a prompt and a screenshot it needs one token to predict from; of another screenshot all of that."""
+    first = await converse(policy, "a", [screen(0), screen(1)])
+    prompt = len(first[0].output.prompt_ids)
+    picture = policy.encoder.picture(screen(0).frame).tokens
+    encoded = []
+    for name, shown in (("b", screen(0)), ("c", screen(5))):
+        before = policy.engine.stats.tokens_prefilled
+        turns = await converse(policy, name, [shown, screen(2)])
+        assert furthest(policy, turns) <= EXACT
+        encoded.append(policy.engine.stats.tokens_prefilled - before - len(turns[1].output.prompt_ids) - 1)
+    assert encoded[0] == 1
+    assert picture < encoded[1] < prompt
 
 
 async def test_new_weights_between_turns_are_used_at_once_and_recorded(policy):
     screens = [[screen(10 * i + turn) for turn in range(3)] for i in range(3)]
     histories = await asyncio.gather(*(converse(policy, f"e{i}", s[:2]) for i, s in enumerate(screens)))
     before = [plain_logprobs(policy, turns) for turns in histories]
-    prefilled = policy.tokens_prefilled
+    prefilled = policy.engine.stats.tokens_prefilled
 
     generator = torch.Generator().manual_seed(3)
-    state = policy.model.state_dict()
+    state = policy.engine.model.state_dict()
     moved = {name: w + 0.02 * torch.randn(w.shape, generator=generator) for name, w in state.items()}
-    await asyncio.to_thread(policy.load_weights, moved, 5)
+    await asyncio.to_thread(policy.engine.load_weights, moved, 5)
     await asyncio.gather(*(converse(policy, f"e{i}", s[2:], histories[i]) for i, s in enumerate(screens)))
     for turns, old in zip(histories, before, strict=True):
         assert [turn.output.policy_version for turn in turns] == [0, 0, 5]
@@ -163,9 +109,9 @@ async def test_new_weights_between_turns_are_used_at_once_and_recorded(policy):
         for plain, turn in zip([*old, new[-1]], turns, strict=True):
             assert plain == pytest.approx(turn.output.logprobs, abs=EXACT)
         assert new[0] != pytest.approx(turns[0].output.logprobs, abs=0.01)
-    assert policy.tokens_prefilled - prefilled == sum(
-        len(to_sample(policy, turns).ids) - len(turns[-1].output.completion_ids) for turns in histories
-    )
+    whole = sum(length_before_last_reply(turns) for turns in histories)
+    preamble = len(policy.encoder.first_prompt("", policy.encoder.picture(screen(0).frame)))
+    assert whole - 2 * preamble < policy.engine.stats.tokens_prefilled - prefilled <= whole
 
 
 async def test_placeholders_are_never_sampled_however_likely(policy):
@@ -185,14 +131,15 @@ async def test_greedy_is_the_librarys_own_generate(greedy):
     episodes = await asyncio.gather(*(converse(greedy, "e" * (i + 1), s) for i, s in enumerate(screens)))
     for turns in episodes:
         for last in range(3):
-            sample = to_sample(greedy, turns[: last + 1])
-            ids = torch.tensor([sample.ids[: len(sample.ids) - len(turns[last].output.completion_ids)]])
-            generated = greedy.model.generate(
+            (context,) = contexts_of(turns[: last + 1])
+            inputs = inputs_of(greedy.encoder, context, turns)
+            ids = inputs["input_ids"][:, : length_before_last_reply(turns[: last + 1])]
+            generated = greedy.engine.model.generate(
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids),
                 mm_token_type_ids=(ids == greedy.encoder.image_token).int(),
-                pixel_values=torch.cat([picture.patches for picture in sample.pictures]),
-                image_grid_thw=torch.tensor([picture.grid for picture in sample.pictures]),
+                pixel_values=inputs["pixel_values"],
+                image_grid_thw=inputs["image_grid_thw"],
                 do_sample=False,
                 max_new_tokens=9,
                 suppress_tokens=greedy.encoder.unsampled,
@@ -213,7 +160,7 @@ async def test_temperature_is_in_the_logprobs(checkpoint):
         turns = await converse(policy, "e", [screen(0)])
     finally:
         policy.close()
-    policy.model.lm_head.register_forward_hook(lambda module, inputs, output: output / 0.5)
+    policy.engine.model.lm_head.register_forward_hook(lambda module, inputs, output: output / 0.5)
     assert furthest(policy, turns) <= EXACT
 
 
@@ -235,7 +182,7 @@ async def test_text_is_parsed_in_the_frames_pixels_and_errors_are_data(checkpoin
     def speak(module: object, inputs: object, output: torch.Tensor) -> torch.Tensor:
         return output.index_fill(-1, torch.tensor([next(wanted)]), 1e4)
 
-    hook = policy.model.lm_head.register_forward_hook(speak)
+    hook = policy.engine.model.lm_head.register_forward_hook(speak)
     try:
         (spoken,) = await converse(policy, "e", [screen(0, (160, 224))])
         hook.remove()
@@ -253,7 +200,7 @@ async def test_what_the_model_raises_reaches_all_who_wait_and_the_next_turn_work
         raise ArithmeticError("no more numbers")
 
     histories = await asyncio.gather(*(converse(policy, f"e{i}", [screen(i)]) for i in range(3)))
-    hook = policy.model.register_forward_pre_hook(fail)
+    hook = policy.engine.model.register_forward_pre_hook(fail)
     failed = await asyncio.gather(
         *(policy.act(f"e{i}", "x", turns, screen(9)) for i, turns in enumerate(histories)),
         return_exceptions=True,
@@ -276,7 +223,6 @@ async def test_a_garbled_frame_is_a_fault_and_costs_nobody_else_a_turn(policy):
 
 async def test_cancelling_is_harmless_whether_the_turn_waits_or_runs(policy):
     first = await converse(policy, "a", [screen(0)])
-    turns_before = policy.turns
     gate = Gate(policy)
     running = asyncio.create_task(converse(policy, "a", [screen(1)], first.copy()))
     await gate.until_reached()
@@ -289,7 +235,7 @@ async def test_cancelling_is_harmless_whether_the_turn_waits_or_runs(policy):
     assert [type(error) for error in cancelled] == [asyncio.CancelledError] * 2
     gate.open()
     await patient
-    assert policy.turns - turns_before == 2  # the one that only waited was never sampled
+    assert policy.engine.stats.turns == 2  # neither of them went on
     again = await converse(policy, "a", [screen(1)], first)
     assert len(again) == 2 and furthest(policy, again) <= EXACT
 
@@ -299,12 +245,13 @@ async def test_forgetting_frees_the_cache(policy):
     policy.forget("a")
     policy.forget("a")
     policy.forget("never seen")
-    assert set(policy._kept) == {"b"}
-    prefilled = policy.tokens_prefilled
-    await converse(policy, "a", [screen(2)], histories["a"])
-    whole = len(to_sample(policy, histories["a"]).ids) - len(histories["a"][-1].output.completion_ids)
-    assert policy.tokens_prefilled - prefilled == whole
-    assert furthest(policy, histories["a"]) <= EXACT
+    prefilled = policy.engine.stats.tokens_prefilled
+    for name, turns in histories.items():
+        await converse(policy, name, [screen(2)], turns)
+        assert furthest(policy, turns) <= EXACT
+    again = length_before_last_reply(histories["a"]) - len(histories["a"][0].output.prompt_ids)  # that is b's
+    added = len(histories["b"][2].output.prompt_ids) + 1
+    assert policy.engine.stats.tokens_prefilled - prefilled == again + added
 
 
 async def test_an_episodes_name_used_again_does_not_bring_back_its_cache(policy):
@@ -313,14 +260,14 @@ async def test_an_episodes_name_used_again_does_not_bring_back_its_cache(policy)
     assert furthest(policy, again) <= EXACT
 
 
-async def test_weights_change_only_between_batches(policy):
+async def test_weights_change_only_between_passes(policy):
     gate = Gate(policy)
     before = asyncio.create_task(converse(policy, "a", [screen(0)]))
     await gate.until_reached()
-    zeros = {name: torch.zeros_like(w) for name, w in policy.model.state_dict().items()}
-    loading = asyncio.create_task(asyncio.to_thread(policy.load_weights, zeros, 1))
+    zeros = {name: torch.zeros_like(w) for name, w in policy.engine.model.state_dict().items()}
+    loading = asyncio.create_task(asyncio.to_thread(policy.engine.load_weights, zeros, 1))
     await asyncio.sleep(0.05)
-    assert policy.version == 0 and not loading.done()
+    assert policy.engine.version == 0 and not loading.done()
     gate.open()
     await loading
     (sampled,), (after,) = await before, await converse(policy, "b", [screen(0)])
@@ -348,7 +295,7 @@ def test_closing_ends_the_thread_and_nobody_waits_for_ever(checkpoint):
 
     before = set(threading.enumerate())
     policy = LocalPolicy(checkpoint, max_new_tokens=2)
-    (worker,) = set(threading.enumerate()) - before
+    (worker,) = (thread for thread in set(threading.enumerate()) - before if thread.name == "engine")
     asyncio.run(act_around_close())
     policy.close()
     assert not worker.is_alive()

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from guiagent.errors import InfrastructureError
 from guiagent.wire import Grant
-from rewards.judge_config import JudgeConfig
+from rewards.judge_config import JudgeConfig, ServerConfig
 
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
@@ -103,20 +103,15 @@ class DeviceConfig(_Config):
     width: Positive = 160  # of the screen, in pixels; the default is MiniWoB++'s
     height: Positive = 224
     grants: tuple[Grant, ...] = ("exec",)  # what the tasks' set-ups and checks need of a lease
+    frame: Literal["png", "jpeg"] = "png"  # of screenshots; of a full HD screen, JPEG is a tenth of the bytes
     farm: str | None = None  # address of a running pool; its token is $GUIAGENT_TOKEN
 
 
-class UpdateConfig(_Config):
-    """One batch of groups: how many optimiser steps it is worth and how far they go."""
+class OptimizationConfig(_Config):
+    """How an optimiser step is computed, and how far it goes."""
 
-    algorithm: str = "arpo"
-    groups: Positive = 16
-    epochs: Positive = 1  # passes over a batch
-    minibatches: Positive = 1  # optimiser steps a pass
     batch_tokens: Positive = 16_384  # per forward pass; a longer trajectory has one of its own
-    precision: Literal["float32", "bfloat16"] = (
-        "float32"  # of activations; weights and optimiser stay float32
-    )
+    precision: Literal["float32", "bfloat16"] = "float32"  # of activations; weights and moments stay float32
     gradient_checkpointing: bool = False
     compile: bool = False
     freeze_vision: bool = False  # the vision tower does not learn, and looks at each screenshot once a run
@@ -125,7 +120,28 @@ class UpdateConfig(_Config):
     learning_rate: Rate = 3e-4
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    max_staleness: Positive = 4  # policy versions between sampling and training
+
+
+class UpdateConfig(OptimizationConfig):
+    """One batch of groups: what is learned from it, and in how many optimiser steps."""
+
+    algorithm: str = "arpo"
+    groups: Positive = 16
+    epochs: Positive = 1  # passes over a batch
+    minibatches: Positive = 1  # optimiser steps a pass
+    max_staleness: Annotated[int, Field(ge=0)] = 4  # policy versions from sampling to training; 0: in turns
+    seeds: Path | None = None  # a trajectory store whose successes the replay begins with (BEPA)
+    verdicts: Path | None = None  # a step judge's log, for algorithms that learn from labelled steps
+
+
+class RayConfig(_Config):
+    """`--launch ray`: which cluster, and how many actors a run has on it beside its trainer."""
+
+    address: str | None = None  # of a cluster, host:port or "auto"; None: one on this machine, for the run
+    workers: Positive = 2  # processes that run episodes: they share the devices
+    engines: Positive = 1  # processes that sample
+    gpus: Annotated[float, Field(ge=0)] = 0.0  # of each engine, and of the trainer
+    restarts: Annotated[int, Field(ge=0)] = 3  # of a lost trainer, from its last checkpoint
 
 
 class EvaluationConfig(_Config):
@@ -138,13 +154,14 @@ class EvaluationConfig(_Config):
 class TrainConfig(_Config):
     """`guiagent train --recipe arpo-demo` or `zero`: online RL of a policy on a farm of browsers."""
 
-    taskset: str = "miniwob"  # or osworld:PATH, phone, proposed, synthetic:FILE
+    taskset: str = "miniwob"  # or phone, osworld:PATH, book:FILE, synthetic:FILE, proposed
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)  # by name; "*": all that can be run
     policy: str = "tiny"  # the checkpoint to start from: a folder, ORGANISATION/MODEL, or the small policy
     dialect: str = "ui-tars"  # what the policy writes its actions in
     max_pixels: Positive | None = None  # of a screenshot as it is shown; None: the checkpoint's own bound
     steps: Positive = 200
     minutes: Annotated[float, Field(gt=0)] | None = None  # stop earlier, after this much time of training
+    env_steps: Positive | None = None  # or after this many turns of episodes, with and without a verdict
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 1.0
     seed: int = 0
     device: DeviceConfig = DeviceConfig()
@@ -153,6 +170,7 @@ class TrainConfig(_Config):
     curriculum: Literal["learnability", "band", "cooling", "uniform"] = "learnability"
     judge: JudgeConfig | None = None  # gives the rewards in place of the tasks' checks
     evaluation: EvaluationConfig | None = None
+    ray: RayConfig = RayConfig()
 
 
 class WarmStartConfig(_Config):
@@ -165,6 +183,40 @@ class WarmStartConfig(_Config):
     learning_rate: Rate = 1.5e-3
     processes: Positive = 2  # one thread each
     seed: int = 0
+
+
+class SftConfig(_Config):
+    """`guiagent train --recipe sft-successes`: a policy from the trajectories of a store, supervised."""
+
+    store: Path  # a folder of trajectories, such as runs/demo/trajectories
+    successes_only: bool = True
+    policy: str = "tiny"  # as in `TrainConfig`, like the two after it
+    dialect: str = "ui-tars"
+    max_pixels: Positive | None = None
+    history: Literal["anchored", "sliding"] = "anchored"
+    images: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 2, 3, 5)  # one is drawn each time
+    steps: Positive = 200
+    batch: Positive = 32  # trajectories of an optimiser step
+    update: OptimizationConfig = OptimizationConfig()
+    seed: int = 0
+
+
+class ExperienceConfig(_Config):
+    """`guiagent train --recipe experience-demo`: a policy that learns by what it is told, on a farm of
+    browsers."""
+
+    experiences: Positive = 32  # the most that the library holds
+    server: ServerConfig  # the model that compares the episodes of a group
+    taskset: str = "miniwob"  # as in `TrainConfig`, like the tasks
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)
+    policy: str = "tiny"  # as `guiagent eval` takes it: a folder, or http(s)://HOST/v1#MODEL
+    dialect: str = "ui-tars"  # what it writes its actions in
+    temperature: Annotated[float, Field(gt=0)] = 0.7
+    devices: Positive = 10
+    group_size: Annotated[int, Field(ge=2)] = 5
+    groups: Positive = 100  # in an epoch, each of another seed
+    epochs: Positive = 3
+    seed: int = 1_000_000  # the first task seed, as in `RolloutConfig`
 
 
 class JudgeFitConfig(_Config):

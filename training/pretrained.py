@@ -1,7 +1,6 @@
 """Opening a Hugging Face checkpoint: its model and its processor, or one line that says what is wrong."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +51,11 @@ def open_model(checkpoint: Path) -> PreTrainedModel:
     return model
 
 
+def on_accelerator(model: PreTrainedModel) -> PreTrainedModel:
+    """The model on the first GPU, where there is one."""
+    return model.to("cuda") if torch.cuda.is_available() else model  # type: ignore[arg-type]
+
+
 def _project_patches_by_matrix(model: PreTrainedModel) -> None:
     """Run the patch embedding as the matrix product it is: patches do not overlap, and on a CPU the library's
     convolution over single patches takes half again as long as the rest of a small vision tower."""
@@ -84,12 +88,11 @@ def open_preparation(checkpoint: Path) -> Preparation:
         return Preparation(tokenizer, images)
 
 
-def copy_preparation(checkpoint: Path, directory: Path) -> None:
-    """Everything of `checkpoint` beside weights and model config, byte for byte: what `directory` needs to be
-    a checkpoint of its own."""
-    for file in checkpoint.iterdir():
-        if file.name in _PREPARATION:
-            shutil.copyfile(file, directory / file.name)
+def preparation_files(checkpoint: Path) -> dict[str, bytes]:
+    """Everything of `checkpoint` beside weights and model config, by name: what a folder needs to be a
+    checkpoint of its own. In memory, because a run that goes on outlives the checkpoint it went on from."""
+    with readable(checkpoint):
+        return {file.name: file.read_bytes() for file in checkpoint.iterdir() if file.name in _PREPARATION}
 
 
 @contextmanager

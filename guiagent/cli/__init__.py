@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,9 +22,20 @@ app.add_typer(tasks.app, name="tasks")
 app.add_typer(judge.app, name="judge")
 app.add_typer(propose.app)
 
+Launch = Literal["process", "torchrun", "ray"]
+
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one key of the config: a.b=c")]
 
 
+Dialect = Annotated[
+    str,
+    typer.Option(
+        help="The policy's: ui-tars, qwen2.5-computer, qwen2.5-mobile, qwen3-computer, qwen3-mobile."
+    ),
+]
+Images = Annotated[
+    int | None, typer.Option(min=1, help="The policy is shown the last so many screenshots; all by default.")
+]
 Kinds = Annotated[
     list[str] | None,
     typer.Argument(help="Devices as KIND[=COUNT][@WIDTHxHEIGHT]: browser=4 desktop phone=2@720x1280."),
@@ -81,9 +92,14 @@ def host(
 def train(
     recipe: Annotated[str, typer.Option(help="A shipped recipe (arpo-demo, zero, ...) or a TOML file.")],
     run: Annotated[
-        Path | None, typer.Option(help="The run's folder; an interrupted run goes on from it.")
+        str | None,
+        typer.Option(help="The run's folder, or a URL such as s3://bucket/run; an interrupted run goes on."),
     ] = None,
     overrides: Overrides = None,
+    launch: Annotated[
+        Launch, typer.Option(help="One process, its learner in several, or actors on a Ray cluster.")
+    ] = "process",
+    processes: Annotated[int, typer.Option(min=1, help="With torchrun, on this machine; one a GPU.")] = 2,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Load all that the recipe names but the weights, say what it costs."),
@@ -100,7 +116,28 @@ def train(
         raise UsageError("say where the run is kept: --run FOLDER")
     from guiagent.cli.train import train as start
 
-    start(recipe, run, overrides or [])
+    start(recipe, run, overrides or [], launch, processes)
+
+
+@app.command()
+def compare(
+    presets: Annotated[str, typer.Option(help="Algorithms by name, with commas between them.")],
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each preset.")] = 5,
+    recipe: Annotated[str, typer.Option(help="What they are all trained on.")] = "arpo-demo",
+    run: Annotated[Path, typer.Option(help="Folder of the runs; what is finished is not repeated.")] = Path(
+        "runs/compare"
+    ),
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="Of the first run; all others get its environment steps.")
+    ] = None,
+    env_steps: Annotated[int | None, typer.Option(min=1, help="Of every run.")] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Train presets on the same recipe, seeds and environment steps, and say how they differ."""
+    from guiagent.cli.compare import compare as start
+
+    names = [name.strip() for name in presets.split(",") if name.strip()]
+    start(names, seeds, recipe, run, minutes, env_steps, overrides or [])
 
 
 @app.command("eval")
@@ -113,11 +150,15 @@ def evaluate(
     episodes: Annotated[int, typer.Option(min=1, help="Per task.")] = 50,
     devices: Annotated[int, typer.Option(min=1, max=256, help="Browsers, and so episodes at once.")] = 8,
     temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 1.0,
+    dialect: Dialect = "ui-tars",
+    images: Images = None,
 ) -> None:
     """Benchmark a policy on a suite beside the null, random and oracle baselines."""
     from guiagent.cli.evaluate import evaluate as start
+    from guiagent.cli.policy import Sampling, shown
 
-    start(policy, suite, run, episodes, devices, temperature)
+    sampling = Sampling(temperature=temperature, dialect=dialect, history=shown(images))
+    start(policy, suite, run, episodes, devices, sampling)
 
 
 @app.command("run")
@@ -129,12 +170,16 @@ def run_task(
     width: Annotated[int, typer.Option(min=64, max=4096, help="Of the screen, in pixels.")] = 1024,
     height: Annotated[int, typer.Option(min=64, max=4096, help="Of the screen, in pixels.")] = 768,
     temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 0.0,
+    dialect: Dialect = "ui-tars",
+    images: Images = None,
     run: Annotated[Path, typer.Option(help="Where the episode and its report are kept.")] = Path("runs/run"),
 ) -> None:
     """Let a policy drive one browser."""
     from guiagent.cli.drive import drive
+    from guiagent.cli.policy import Sampling, shown
 
-    drive(instruction, url, policy, max_steps, width, height, temperature, run)
+    sampling = Sampling(temperature=temperature, dialect=dialect, history=shown(images))
+    drive(instruction, url, policy, max_steps, width, height, sampling, run)
 
 
 @app.command()

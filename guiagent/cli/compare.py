@@ -29,6 +29,7 @@ from guiagent import config as configuration
 from guiagent.cli.evaluate import measure
 from guiagent.cli.experiment import ShowTraining, judge_of
 from guiagent.cli.farm import Farm, farm_of
+from guiagent.cli.policy import Sampling
 from guiagent.cli.progress import StageLine
 from guiagent.cli.provenance import commit
 from guiagent.cli.train import recipe_path
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 _ENDLESS = 10**9  # optimiser steps: it is the environment steps that end a run
 _TASK_SEEDS = 1_000_000  # that a run may use before it would meet those of the next one
 _FINISHED = "finished.json"
-_TEMPERATURE = 1.0  # evaluation samples as training does
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ async def _held_out(
         folder / "eval" / f"after-{trained.step}",
         config.evaluation.episodes,
         config.rollout.devices,
-        _TEMPERATURE,
+        Sampling.of_training(config),
         line,
     )
     return {row.task: row.scheduled for row in result.tasks if row.trained}

@@ -9,15 +9,13 @@ from rich.console import Console
 
 from eval.report import write_episodes
 from guiagent.cli.farm import own_farm
-from guiagent.cli.policy import open_policy
+from guiagent.cli.policy import Sampling, open_policy
 from guiagent.episode import run_episode
 from guiagent.errors import FaultError
 from guiagent.protocols import Device, Task
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Baseline, Ending, Observation, ObserveSpec, PolicyStep, Score, Trajectory
 from rewards.tasksets.miniwob import MiniWobTask
-
-_MAX_NEW_TOKENS = 512
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def drive(
     max_steps: int,
     width: int,
     height: int,
-    temperature: float,
+    sampling: Sampling,
     run: Path,
 ) -> None:
     console = Console()
@@ -81,7 +79,7 @@ def drive(
         )
 
     async def work(store: TrajectoryStore) -> Trajectory:
-        with open_policy(policy, temperature, _MAX_NEW_TOKENS) as agent:
+        with open_policy(policy, sampling) as agent:
             async with (
                 own_farm(1, width, height) as farm,
                 farm.client.lease("browser", grants=("exec",), label="guiagent run") as device,

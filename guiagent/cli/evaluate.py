@@ -15,7 +15,7 @@ from eval.table import print_table
 from eval.viewer import select
 from guiagent.cli.farm import own_farm
 from guiagent.cli.memory import PeakMemory
-from guiagent.cli.policy import BASELINES, open_policy
+from guiagent.cli.policy import BASELINES, Sampling, open_policy
 from guiagent.cli.progress import StageLine
 from guiagent.cli.provenance import commit
 from guiagent.client import FarmClient
@@ -25,7 +25,6 @@ from rewards.tasksets import find_taskset
 from training.config import checkpoint_folder
 
 SPEC = ObserveSpec(frame="png")
-_MAX_NEW_TOKENS = 16
 
 
 async def measure(
@@ -36,11 +35,11 @@ async def measure(
     out: Path,
     episodes: int,
     devices: int,
-    temperature: float,
+    sampling: Sampling,
     line: StageLine,
 ) -> SuiteResult:
     """One policy over the suite, with its progress on `line`."""
-    with open_policy(name, temperature, _MAX_NEW_TOKENS) as policy:
+    with open_policy(name, sampling) as policy:
         return await run_suite(
             suite,
             find_taskset(suite.taskset, oracle=name == "oracle"),
@@ -72,7 +71,7 @@ def label_of(name: str) -> str:
 
 
 def evaluate(
-    policy: str, suite_name: str, run: Path, episodes: int, devices: int, temperature: float
+    policy: str, suite_name: str, run: Path, episodes: int, devices: int, sampling: Sampling
 ) -> None:
     suite = find_suite(suite_name)
     console = Console()
@@ -88,7 +87,7 @@ def evaluate(
                     label = label_of(name)
                     results.append(
                         await measure(
-                            suite, farm.client, name, label, run / label, episodes, devices, temperature, line
+                            suite, farm.client, name, label, run / label, episodes, devices, sampling, line
                         )
                     )
             return results
@@ -105,7 +104,13 @@ def evaluate(
             episodes=sum(len(result.episodes) for result in (first, *baselines)),
             env_steps=sum(len(trajectory.steps) for trajectory in trajectories),
             peak_memory_mb=memory.megabytes,
-            config={"policy": policy, "episodes": episodes, "temperature": temperature},
+            config={
+                "policy": policy,
+                "episodes": episodes,
+                "temperature": sampling.temperature,
+                "dialect": sampling.dialect,
+                "history": sampling.history.model_dump(),
+            },
         )
         comparison = Comparison(after=first, baselines=tuple(baselines))
         none: list[Trajectory] = []

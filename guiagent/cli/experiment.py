@@ -7,7 +7,7 @@ rewards, they are the truth that the run never saw. Every stage goes on where it
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,25 +22,27 @@ from eval.suites.suite import Suite
 from eval.table import print_table
 from eval.viewer import frames_of, select
 from guiagent.cli.evaluate import measure
-from guiagent.cli.farm import own_farm
+from guiagent.cli.farm import farm_of
 from guiagent.cli.judge import open_judge
 from guiagent.cli.judged import judged_run
 from guiagent.cli.memory import PeakMemory
-from guiagent.cli.policy import BASELINES
+from guiagent.cli.policy import BASELINES, Sampling
 from guiagent.cli.progress import StageLine
 from guiagent.cli.provenance import commit
 from guiagent.trajectories import TrajectoryStore
-from rewards.tasksets.miniwob import HEIGHT, WIDTH
 from rewards.verdicts import Judge
 from training.agreement import GAP
 from training.config import TrainConfig
 
 if TYPE_CHECKING:
     from training import train as training
+    from training.learner import Learner
 
 _MOST_BASELINE_EPISODES = 10
 _SHOWN = 16
-_TEMPERATURE = 1.0  # evaluation samples as training does
+
+
+OpenLearner = Callable[..., "Learner"]  # called as `Learner` is
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Experiment:
     suite: Suite
     episodes: int
     port: int = 0  # of the live page; 0 picks a free one
+    open_learner: OpenLearner | None = None  # None: a learner in this process alone
 
     def conduct(self, console: Console) -> None:
         """Run it, or what is left of it; writes `report.html` and `summary.json` into the run's folder."""
@@ -127,6 +130,8 @@ class ShowTraining:
 
 
 async def _work(experiment: Experiment, console: Console) -> _Measured:
+    from training.crew import crew_here
+    from training.learner import Learner
     from training.train import train
 
     config, run = experiment.config, experiment.run
@@ -135,12 +140,14 @@ async def _work(experiment: Experiment, console: Console) -> _Measured:
         judge = await stack.enter_async_context(judge_of(config))
         with StageLine(console, "1/5", "farm") as stage:
             stage.update(f"starting {devices} headless browsers")
-            farm = await stack.enter_async_context(own_farm(devices, WIDTH, HEIGHT, port=experiment.port))
+            farm = await stack.enter_async_context(farm_of(config, port=experiment.port))
             stage.update(f"{devices} headless browsers  live page {farm.live_url}")
+
+        sampling = Sampling.of_training(config)
 
         async def evaluate(name: str, label: str, folder: Path, number: int) -> SuiteResult:
             return await measure(
-                experiment.suite, farm.client, name, label, folder, number, devices, _TEMPERATURE, stage
+                experiment.suite, farm.client, name, label, folder, number, devices, sampling, stage
             )
 
         with StageLine(console, "2/5", "before") as stage:
@@ -149,7 +156,14 @@ async def _work(experiment: Experiment, console: Console) -> _Measured:
             before = await evaluate(config.policy, "before", run / "eval" / "before", experiment.episodes)
             stage.update(_rates(before))
         with StageLine(console, "3/5", "train") as stage:
-            trained = await train(config, run, farm.client, ShowTraining(console, stage), judge)
+            trained = await train(
+                config,
+                run,
+                crew_here(config, farm.client),
+                ShowTraining(console, stage),
+                judge,
+                experiment.open_learner or Learner,
+            )
         with StageLine(console, "4/5", "after") as stage:
             folder = run / "eval" / f"after-{trained.step}"  # trained on, the policy is another one
             after = await evaluate(str(trained.policy), "after", folder, experiment.episodes)

@@ -2,31 +2,77 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
 
 from guiagent.dialects import find_dialect
 from guiagent.policies import ChatPolicy, NullPolicy, OraclePolicy, RandomPolicy
 from guiagent.protocols import Policy
-from training.config import checkpoint_folder
+from training.config import HistoryConfig, TrainConfig, checkpoint_folder
 
 BASELINES = {"null": NullPolicy, "random": RandomPolicy, "oracle": OraclePolicy}
+_FULL_HISTORY = HistoryConfig()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How a model is shown an episode and sampled."""
+
+    temperature: float
+    dialect: str = "ui-tars"
+    history: HistoryConfig = _FULL_HISTORY
+    max_new_tokens: int = 512  # room for a large model's thoughts; a small one ends its replies itself
+    max_pixels: int | None = None
+
+    @classmethod
+    def of_training(cls, config: TrainConfig) -> Self:
+        """As a run's rollouts were sampled."""
+        rollout = config.rollout
+        return cls(
+            temperature=rollout.temperature,
+            dialect=config.dialect,
+            history=rollout.history,
+            max_new_tokens=rollout.max_new_tokens,
+            max_pixels=config.max_pixels,
+        )
+
+
+def shown(images: int | None) -> HistoryConfig:
+    """The history that shows the last `images` screenshots, or all of them."""
+    return _FULL_HISTORY if images is None else HistoryConfig(kind="sliding", images=images)
 
 
 @contextmanager
-def open_policy(name: str, temperature: float, max_new_tokens: int) -> Iterator[Policy]:
-    """A baseline, `tiny` (the shipped small policy), http(s)://HOST/v1#MODEL for a server, or a folder."""
+def open_policy(name: str, sampling: Sampling) -> Iterator[Policy]:
+    """A baseline, http(s)://HOST/v1#MODEL for a server, or a checkpoint as `checkpoint_folder` finds it."""
     if name in BASELINES:
         yield BASELINES[name]()
         return
     if name.startswith(("http://", "https://")):
         url, _, model = name.partition("#")
-        yield ChatPolicy(url, model, find_dialect("ui-tars"), temperature=temperature)
+        history = sampling.history
+        yield ChatPolicy(
+            url,
+            model,
+            find_dialect(sampling.dialect),
+            max_images=None if history.kind == "full" else history.images,
+            temperature=sampling.temperature,
+            max_tokens=sampling.max_new_tokens,
+        )
         return
     import torch
 
-    from training.engine.local import LocalPolicy
+    from training.engine.policy import LocalPolicy
 
     torch.set_num_threads(1)
-    policy = LocalPolicy(checkpoint_folder(name), temperature=temperature, max_new_tokens=max_new_tokens)
+    policy = LocalPolicy(
+        checkpoint_folder(name),
+        dialect=sampling.dialect,
+        max_pixels=sampling.max_pixels,
+        history=sampling.history,
+        temperature=sampling.temperature,
+        max_new_tokens=sampling.max_new_tokens,
+    )
     try:
         yield policy
     finally:

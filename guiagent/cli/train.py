@@ -2,19 +2,29 @@
 
 import asyncio
 import tomllib
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from eval.suites import find_suite
 from guiagent import config as configuration
-from guiagent.cli.experiment import Experiment, ShowTraining, judge_of
-from guiagent.cli.farm import own_farm
+from guiagent.cli import Launch
+from guiagent.cli.experiment import Experiment, OpenLearner, ShowTraining, judge_of
+from guiagent.cli.farm import Farm, farm_of, own_farm
+from guiagent.cli.policy import Sampling, open_policy
 from guiagent.cli.progress import StageLine
 from guiagent.errors import UsageError
 from rewards.tasksets.miniwob import HEIGHT, WIDTH
-from training.config import JudgeFitConfig, TrainConfig, WarmStartConfig
+from training.config import ExperienceConfig, JudgeFitConfig, SftConfig, TrainConfig, WarmStartConfig
+
+if TYPE_CHECKING:
+    from training.mirror import RunFolder
+    from training.train import Trained
 
 
 def recipe_path(recipe: str) -> Path:
@@ -27,37 +37,133 @@ def recipe_path(recipe: str) -> Path:
     raise UsageError(f"no recipe {recipe!r}: name a TOML file or one of {known}")
 
 
-def train(recipe: str, run: Path, overrides: list[str]) -> None:
+def train(
+    recipe: str, run: str, overrides: list[str], launch: Launch = "process", processes: int = 2
+) -> None:
     path = recipe_path(recipe)
     console = Console()
     told = tomllib.loads(path.read_text())
     if "demonstrations" in told:
-        _warm_start(configuration.load(WarmStartConfig, path, overrides), run, console)
+        _warm_start(configuration.load(WarmStartConfig, path, overrides), _folder(run), console)
         return
     if "labelled" in told:
-        _fit_judge(configuration.load(JudgeFitConfig, path, overrides), run, console)
+        _fit_judge(configuration.load(JudgeFitConfig, path, overrides), _folder(run), console)
+        return
+    if "store" in told:
+        _fine_tune(configuration.load(SftConfig, path, overrides), _folder(run), console)
+        return
+    if "experiences" in told:
+        _tell(configuration.load(ExperienceConfig, path, overrides), _folder(run), console)
         return
     config = configuration.load(TrainConfig, path, overrides)
-    if config.evaluation is not None:
-        measured = config.evaluation
-        title = f"Online RL by the recipe {path.stem}"
-        Experiment(title, config, run, find_suite(measured.suite), measured.episodes).conduct(console)
+    if launch == "torchrun":
+        again = ["train", "--launch", launch, "--recipe", str(path), "--run", run]
+        again += [word for override in overrides for word in ("--set", override)]
+        _in_processes(config, run, path.stem, console, processes, again)
+    elif launch == "ray":
+        _on_ray(config, run, console)
     else:
-        _reinforce(config, run, console)
+        _conduct(config, run, path.stem, console)
 
 
-def _reinforce(config: TrainConfig, run: Path, console: Console) -> None:
+def _folder(run: str) -> Path:
+    if "://" in run:
+        raise UsageError(f"{run} is a URL, and this recipe is not mirrored: name a folder")
+    return Path(run)
+
+
+def _conduct(
+    config: TrainConfig, run: str, recipe: str, console: Console, open_learner: OpenLearner | None = None
+) -> None:
+    from training.mirror import run_folder
+
+    with run_folder(run, _warn(console)) as kept:
+        if config.evaluation is not None:
+            measured = config.evaluation
+            title, suite = f"Online RL by the recipe {recipe}", find_suite(measured.suite)
+            experiment = Experiment(
+                title, config, kept.path, suite, measured.episodes, open_learner=open_learner
+            )
+            experiment.conduct(console)
+        else:
+            _reinforce(config, kept, console, open_learner)
+
+
+def _warn(console: Console) -> Callable[[str], None]:
+    return lambda warning: console.print(f"warning   {warning}", soft_wrap=True)
+
+
+def _on_ray(config: TrainConfig, run: str, console: Console) -> None:
+    """A recipe's suite is not measured here: `guiagent eval` does that to the policy that comes of it."""
+    from training.launch.ray import train_on_ray
+
+    held = AsyncExitStack()
+    with asyncio.Runner() as runner:
+        farm = runner.run(held.enter_async_context(farm_of(config)))
+        try:
+            _show_farm(config, farm, console)
+            with StageLine(console, "1/1", "train") as line:
+                show, warn = ShowTraining(console, line), _warn(console)
+                at = farm.url, farm.token
+                trained = train_on_ray(config, run, at, show, warn, partial(judge_of, config))
+        finally:
+            runner.run(held.aclose())
+    _show_trained(trained, console)
+
+
+def _in_processes(
+    config: TrainConfig, run: str, recipe: str, console: Console, processes: int, again: list[str]
+) -> None:
+    """The same command in several processes: the first one conducts the run, the others learn with it."""
+    from training.launch import torchrun
+    from training.parallel import joined
+
+    if not torchrun.launched():
+        torchrun.start(processes, again)
+        return
+    with joined() as ranks:
+        if ranks.rank:
+            torchrun.follow(config, ranks)
+        else:
+            with torchrun.leading(ranks) as open_learner:
+                _conduct(config, run, recipe, console, open_learner)
+
+
+def _reinforce(
+    config: TrainConfig, run: "RunFolder", console: Console, open_learner: OpenLearner | None
+) -> None:
     from training import train as training
+    from training.crew import crew_here
+    from training.learner import Learner
 
     async def work() -> training.Trained:
-        async with judge_of(config) as judge, own_farm(config.rollout.devices, WIDTH, HEIGHT) as farm:
-            console.print(
-                f"farm      {config.rollout.devices} browsers  live page {farm.live_url}", soft_wrap=True
-            )
+        async with judge_of(config) as judge, farm_of(config) as farm:
+            _show_farm(config, farm, console)
             with StageLine(console, "1/1", "train") as line:
-                return await training.train(config, run, farm.client, ShowTraining(console, line), judge)
+                show = ShowTraining(console, line)
 
-    trained = asyncio.run(work())
+                def progress(update: training.Progress) -> None:
+                    run.check()
+                    show(update)
+
+                return await training.train(
+                    config,
+                    run.path,
+                    crew_here(config, farm.client),
+                    progress,
+                    judge,
+                    open_learner or Learner,
+                )
+
+    _show_trained(asyncio.run(work()), console)
+
+
+def _show_farm(config: TrainConfig, farm: Farm, console: Console) -> None:
+    devices = f"{config.rollout.devices} of kind {config.device.kind}"
+    console.print(f"farm      {devices}  live page {farm.live_url}", soft_wrap=True)
+
+
+def _show_trained(trained: "Trained", console: Console) -> None:
     for refused in trained.refused:
         console.print(f"passed over a damaged checkpoint: {refused}", soft_wrap=True)
     console.print(
@@ -90,6 +196,50 @@ def _warm_start(config: WarmStartConfig, run: Path, console: Console) -> None:
             lambda p: line.update(f"step {p.done:,} of {p.total:,}  loss {p.loss:.3f}"),
         )
     console.print(f"the small policy is {run / 'policy'}")
+
+
+def _fine_tune(config: SftConfig, run: Path, console: Console) -> None:
+    import torch
+
+    from training import sft
+
+    torch.set_num_threads(1)
+    with StageLine(console, "1/1", "fit") as line:
+        sft.fine_tune(
+            config,
+            run / "policy",
+            lambda p: line.update(f"step {p.step:,} of {p.steps:,}  loss {p.loss:.3f}"),
+        )
+    console.print(f"the policy is {run / 'policy'}", soft_wrap=True)
+
+
+def _tell(config: ExperienceConfig, run: Path, console: Console) -> None:
+    from rewards.model_server import ModelServer
+    from training import distilling
+
+    async def work() -> None:
+        server = ModelServer(config.server)
+        sampling = Sampling(temperature=config.temperature, dialect=config.dialect)
+        try:
+            with open_policy(config.policy, sampling) as policy:
+                async with own_farm(config.devices, WIDTH, HEIGHT) as farm:
+                    with StageLine(console, "1/1", "experiences") as line:
+                        await distilling.learn(
+                            config,
+                            run,
+                            farm.client,
+                            policy,
+                            server,
+                            lambda p: line.update(
+                                f"{p.groups:,} of {p.of:,} groups  success {p.success:5.1%}  "
+                                f"{p.experiences} experiences  {p.unreadable} answers unreadable"
+                            ),
+                        )
+        finally:
+            await server.close()
+
+    asyncio.run(work())
+    console.print(f"the experiences are {run / 'experiences.jsonl'}", soft_wrap=True)
 
 
 def _fit_judge(config: JudgeFitConfig, run: Path, console: Console) -> None:

@@ -42,8 +42,8 @@ class Engine(Protocol):
     def load_weights(self, state: Mapping[str, torch.Tensor], version: int) -> None:
         """Take new weights, by the names of the checkpoint; completions from now on carry `version`.
 
-        Blocks until they are there, verified: call it in a thread. Raises InfrastructureError where they did not
-        arrive whole; the old ones then go on.
+        Blocks until they are there, verified: call it in a thread. Raises InfrastructureError where they did
+        not arrive whole; the old ones then go on.
         """
         ...
 

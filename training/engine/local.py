@@ -1,331 +1,352 @@
-"""The in-process engine: batched sampling for every episode that waits, with the KV cache kept between turns.
+"""The in-process engine: continuous batching over episodes, with the KV cache kept between turns.
 
-`LocalPolicy` is a `guiagent.protocols.Policy`. Episodes call `act` concurrently on the event loop; one worker
-thread takes all that wait, runs one batched prefill and decode, and answers them together. What an episode's
-earlier turns left in the KV cache is used again, so that a turn encodes only its new screenshot; new weights
-make it stale, and the episode's tokens are then encoded afresh. Token ids and log-probabilities are kept
-exactly as sampled.
+Episodes ask concurrently on the event loop; one worker thread owns the model. Each of its passes samples one
+token for every completion on its way and encodes the prompts of those that joined meanwhile, so that nobody
+waits for another's completion to end. What a conversation's slot holds of its context is not encoded again: a
+turn encodes its new screenshot only. New weights come in between two passes. They make the slots stale for
+the turns to come, while completions on their way go on and record which version sampled which tokens.
+
+Token ids and log-probabilities are kept exactly as sampled. On an accelerator the model, its cache and its
+sampling live there; no test of ours has run on one.
 """
 
 import asyncio
 import queue
 import threading
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple, cast
+from dataclasses import dataclass, field
+from itertools import chain, takewhile
 
 import torch
-from transformers.cache_utils import DynamicCache, DynamicLayer
+from transformers import PreTrainedModel
 
-from guiagent.actions import ACTIONS
-from guiagent.errors import DialectError
-from guiagent.protocols import Turn
-from guiagent.types import Observation, PolicyStep
+from guiagent.errors import Fault, FaultError, InfrastructureError
 from training.batch import rope_positions
 from training.encode import Encoder, Picture
-from training.pretrained import open_model
+from training.engine.engine import Completion, Request
+from training.engine.slots import ATTENTION, Pass, Segment, Slot, Slots
 
-Layers = list[tuple[torch.Tensor, torch.Tensor]]  # per layer: keys and values, [batch, heads, length, size]
-
-
-class _Kept(NamedTuple):
-    """An episode's row of a batch's cache, cut out only if another turn asks for it."""
-
-    layers: Layers
-    row: int
-    columns: torch.Tensor  # the cache columns that hold this episode's tokens, in order
-    pictures: int  # among these tokens
-    next_position: int
-    version: int
-
-    def take(self) -> Layers:
-        return [(k[self.row][:, self.columns], v[self.row][:, self.columns]) for k, v in self.layers]
-
-
-class _Sampled(NamedTuple):
-    """One completion and what the cache keeps of its conversation."""
-
-    ids: list[int]
-    logprobs: list[float]
-    kept: _Kept
-
-
-class _Request(NamedTuple):
-    """A conversation that waits for its next completion."""
-
-    ids: list[int]
-    pictures: list[Picture]
-    kept: _Kept | None
-    answer: "Future[_Sampled]"
+_MAX_CACHE_BYTES = 4 * 2**30
+_PROMPTS_AT_ONCE = 16_384  # tokens in a pass, about: what bounds its memory and how long others wait
+_NO_SLOT = Slot(-1)
 
 
 @dataclass
-class _Decoding:
-    """A batch between two forward passes.
+class EngineStats:
+    """Counts since the engine was made; written by its thread, read by any."""
 
-    The cache has the columns [kept tokens, left-padded | new tokens, right-padded | sampled tokens]; padding
-    is masked everywhere, so a row computes what it would compute alone.
-    """
+    turns: int = 0  # completions that ended
+    tokens_sampled: int = 0
+    tokens_prefilled: int = 0  # prompt tokens that no slot held
+    passes: int = 0  # forward passes
+    rows: int = 0  # completions on their way, summed over the passes
+    busy_s: float = 0.0
 
-    cache: DynamicCache
-    mask: torch.Tensor  # [batch, columns of the cache]
-    next_position: torch.Tensor  # [batch]
-    logits: torch.Tensor  # [batch, vocabulary], of the next token
+    @property
+    def mean_batch(self) -> float:
+        return self.rows / max(self.passes, 1)
 
 
-class LocalPolicy:
-    """A checkpoint that answers screenshots. Close it when done.
+@dataclass(eq=False)
+class _Row:
+    """A completion that waits or is on its way."""
+
+    request: Request
+    pictures: list[Picture]
+    limit: int  # tokens
+    answer: "Future[Completion]" = field(default_factory=Future)
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    versions: list[tuple[int, int]] = field(default_factory=list)
+    slot: Slot = _NO_SLOT
+    next_position: int = 0  # of the next token that is encoded
+
+
+@dataclass(frozen=True)
+class _Weights:
+    state: Mapping[str, torch.Tensor]
+    version: int
+    done: "Future[None]" = field(default_factory=Future)
+
+
+class LocalEngine:
+    """Samples from `model` in a thread of its own; an `Engine`. Close it when done.
 
     `temperature` 0 is greedy, and its log-probabilities are all 0: greedy sampling puts all mass on one
-    token. Nothing but the KV cache is kept between turns: `history` says what was prompted and sampled
-    before.
+    token. At most `max_batch` completions are on their way at once, and slots take at most `max_cache_bytes`.
     """
 
     def __init__(
         self,
-        checkpoint: Path,
+        model: PreTrainedModel,
+        encoder: Encoder,
         *,
         temperature: float = 1.0,
         max_new_tokens: int = 32,
         max_batch: int = 64,
         seed: int = 0,
+        max_cache_bytes: int = _MAX_CACHE_BYTES,
     ) -> None:
-        self.encoder = Encoder(checkpoint)
-        self.model = open_model(checkpoint)
-        self.version = 0
-        self.turns = 0
-        self.tokens_prefilled = 0
+        text = model.config.text_config
+        model.set_attn_implementation({"text_config": ATTENTION})
+        self.model = model
+        self.stats = EngineStats()
+        self._encoder = encoder
+        self._version = 0
         self._temperature = temperature
         self._max_new_tokens = max_new_tokens
         self._max_batch = max_batch
-        self._merge: int = self.model.config.vision_config.spatial_merge_size
-        self._generator = torch.Generator().manual_seed(seed)
-        self._kept: dict[str, _Kept] = {}
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._weights = threading.Lock()
-        self._worker = threading.Thread(target=self._serve, name="policy", daemon=True)
+        self._max_context: int = text.max_position_embeddings
+        self._merge: int = model.config.vision_config.spatial_merge_size
+        self._generator = torch.Generator(model.device).manual_seed(seed)
+        self._slots = Slots(
+            text.num_hidden_layers,
+            text.num_key_value_heads,
+            getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
+            dtype=model.dtype,
+            device=model.device,
+            max_bytes=max_cache_bytes,
+        )
+        self._inbox: queue.SimpleQueue[_Row | _Weights | str | None] = queue.SimpleQueue()  # str: forget it
+        self._waiting: deque[_Row] = deque()
+        self._running: list[_Row] = []
+        self._worker = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._worker.start()
 
-    async def act(
-        self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
-    ) -> PolicyStep:
-        """Sample the next turn.
+    @property
+    def version(self) -> int:
+        return self._version
 
-        What the model raises reaches every episode of its batch; nothing changed, so it may be tried again.
+    async def generate(self, request: Request) -> Completion:
+        """Sample a completion: its tokens up to and with the end token, or `max_new_tokens`.
+
+        What the model raises reaches every completion on its way; the weights did not change, so it may be
+        tried again. FaultError (origin "policy") where the context is longer than the model's.
         """
         if not self._worker.is_alive():
-            raise RuntimeError("the policy is closed")
-        outputs = [turn.output for turn in history]
-        frames = [*(turn.observation.frame for turn in history), observation.frame]
-        pictures = [self.encoder.picture(frame) for frame in frames]
-        if outputs:
-            ended = outputs[-1].completion_ids[-1] == self.encoder.eos
-            prompt = self.encoder.next_prompt(pictures[-1], ended=ended)
-        else:
-            prompt = self.encoder.first_prompt(instruction, pictures[-1])
-        context = [token for output in outputs for token in (*output.prompt_ids, *output.completion_ids)]
-        kept = self._kept.get(episode) if outputs else None
-        request = _Request([*context, *prompt], pictures, kept, Future())
-        self._requests.put(request)
-        sampled = await asyncio.wrap_future(request.answer)
-        self._kept[episode] = sampled.kept
-        step = PolicyStep(
-            text=self.encoder.decode(sampled.ids),
-            prompt_ids=prompt,
-            completion_ids=sampled.ids,
-            logprobs=sampled.logprobs,
-            policy_version=sampled.kept.version,
-        )
-        try:
-            actions = self.encoder.dialect.parse(step.text, (observation.width, observation.height))
-            step.actions = ACTIONS.dump_python(actions, mode="json")
-        except DialectError as error:
-            step.error = str(error)
-        return step
+            raise RuntimeError("the engine is closed")
+        limit = min(self._max_new_tokens, self._max_context - len(request.ids))
+        if limit < 1:
+            message = (
+                f"{len(request.ids)} tokens, and the model knows {self._max_context}; show fewer screenshots"
+            )
+            raise FaultError(Fault("policy", "context_too_long", message))
+        row = _Row(request, [self._encoder.picture(frame) for frame in request.frames], limit)
+        self._inbox.put(row)
+        return await asyncio.wrap_future(row.answer)
 
-    def forget(self, episode: str) -> None:
-        self._kept.pop(episode, None)
+    def forget(self, conversation: str) -> None:
+        self._inbox.put(conversation)
 
     def load_weights(self, state: Mapping[str, torch.Tensor], version: int) -> None:
-        """Copy new weights in between two batches; turns sampled from now on carry `version`.
+        """Copy new weights in between two passes. Blocks until then, so call it in a thread beside an event
+        loop.
 
-        It may wait for a batch, so call it in a thread where there is an event loop.
+        Raises InfrastructureError, and changes nothing, where a tensor's name or shape is not the model's.
         """
-        with self._weights, torch.no_grad():
-            own = self.model.state_dict()
-            for name, tensor in state.items():
-                own[name].copy_(tensor)
-            self.version = version
+        if not self._worker.is_alive():
+            raise RuntimeError("the engine is closed")
+        weights = _Weights(state, version)
+        self._inbox.put(weights)
+        weights.done.result()
 
     def close(self) -> None:
         """End the worker thread. Who waits is answered first, or cancelled if too late."""
-        self._requests.put(None)
+        self._inbox.put(None)
         self._worker.join()
-        while not self._requests.empty():
-            if (late := self._requests.get()) is not None:
-                late.answer.cancel()
+        while not self._inbox.empty():
+            match self._inbox.get():
+                case _Row(answer=late) | _Weights(done=late):
+                    late.cancel()
 
     # -- the worker thread ----------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        while (first := self._requests.get()) is not None:
-            waiting = [first]
-            while len(waiting) < self._max_batch and not self._requests.empty():
-                request = self._requests.get()
-                if request is None:
-                    self._requests.put(None)
-                    break
-                waiting.append(request)
-            batch = [request for request in waiting if request.answer.set_running_or_notify_cancel()]
-            if not batch:
-                continue
+        is_open = True
+        while is_open or self._waiting or self._running:
+            while is_open and (not (self._waiting or self._running) or not self._inbox.empty()):
+                is_open = self._receive(self._inbox.get())
+            began = time.perf_counter()
             try:
-                with self._weights, torch.inference_mode():
-                    results = self._generate(batch)
+                with torch.inference_mode():
+                    self._leave_if_cancelled()
+                    self._join()
+                    if self._running:
+                        self._step()
             except Exception as error:  # whatever it is belongs to the episodes that wait, not to this thread
-                for request in batch:
-                    request.answer.set_exception(error)
+                self._fail(error)
+            self.stats.busy_s += time.perf_counter() - began
+
+    def _receive(self, message: _Row | _Weights | str | None) -> bool:
+        """False where it says to close."""
+        match message:
+            case _Row():
+                self._waiting.append(message)
+            case _Weights():
+                try:
+                    _copy(message.state, self.model.state_dict())
+                except Exception as error:
+                    message.done.set_exception(error)
+                else:
+                    self._version = message.version
+                    message.done.set_result(None)
+            case str():
+                self._slots.drop(message)
+        return message is not None
+
+    def _leave_if_cancelled(self) -> None:
+        for row in [row for row in self._running if row.answer.cancelled()]:
+            self._running.remove(row)
+            self._slots.release(row.request.conversation)
+        self._waiting = deque(row for row in self._waiting if not row.answer.cancelled())
+
+    def _join(self) -> None:
+        """Let in who waits, in order, as far as there is room: in the batch, in the slots, in one pass."""
+        prompts = 0  # tokens
+        while self._waiting and len(self._running) < self._max_batch and prompts < _PROMPTS_AT_ONCE:
+            row = self._waiting[0]
+            slot = self._slots.take(row.request.conversation, len(row.request.ids) + row.limit)
+            if slot is None:
+                return
+            row.slot = slot
+            prompts += len(row.request.ids) - len(slot.ids)
+            self._running.append(self._waiting.popleft())
+
+    def _step(self) -> None:
+        """One forward pass: the next token of every row. A completion's last token is sampled and not
+        encoded; the next turn begins with it."""
+        self._running.sort(key=lambda row: (not row.ids, row.slot.index))
+        segments, tokens, positions, pictures = [], [], [], []
+        for row in self._running:
+            if row.ids:
+                added, axes = [row.ids[-1]], torch.full((3, 1), row.next_position)
+                row.next_position += 1
             else:
-                for request, sampled in zip(batch, results, strict=True):
-                    request.answer.set_result(sampled)
-
-    def _generate(self, batch: Sequence[_Request]) -> list[_Sampled]:
-        """Sample one completion for each conversation."""
-        kept = [request.kept if self._usable(request.kept) else None for request in batch]
-        state = self._prefill(batch, kept)
-        completions, logprobs = self._decode(state)
-        kept_layers = cast(list[DynamicLayer], state.cache.layers)
-        layers = cast(Layers, [(layer.keys, layer.values) for layer in kept_layers])
-        return [
-            _Sampled(
-                completions[row],
-                logprobs[row],
-                _Kept(
-                    layers,
-                    row,
-                    columns=state.mask[row].nonzero()[:, 0],
-                    pictures=len(request.pictures),
-                    next_position=int(state.next_position[row]),
-                    version=self.version,
-                ),
-            )
-            for row, request in enumerate(batch)
-        ]
-
-    def _prefill(self, batch: Sequence[_Request], kept: Sequence[_Kept | None]) -> _Decoding:
-        """Encode what the cache does not hold yet of each conversation, all in one forward pass."""
-        rows = len(batch)
-        done = [0 if k is None else len(k.columns) for k in kept]  # tokens of each row that the cache holds
-        fresh = [request.ids[n:] for request, n in zip(batch, done, strict=True)]
-        past, new = max(done), max(len(tokens) for tokens in fresh)
-        self.turns += rows
-        self.tokens_prefilled += sum(len(tokens) for tokens in fresh)
-
-        ids = torch.full((rows, new), self.encoder.pad)
-        mask = torch.zeros((rows, past + new), dtype=torch.long)
-        positions = torch.zeros((3, rows, new), dtype=torch.long)
-        next_position = torch.zeros(rows, dtype=torch.long)
-        pictures: list[Picture] = []
-        for row, (request, k, tokens) in enumerate(zip(batch, kept, fresh, strict=True)):
-            n = len(tokens)
-            added = request.pictures[0 if k is None else k.pictures :]
-            axes, following = rope_positions(
-                tokens,
-                [picture.grid for picture in added],
-                self.encoder.image_token,
-                self._merge,
-                start=0 if k is None else k.next_position,
-            )
-            ids[row, :n] = torch.tensor(tokens)
-            mask[row, past - done[row] : past + n] = 1
-            positions[:, row, :n] = axes
-            next_position[row] = following
-            pictures += added
-        cache = _stack(kept, past)
-        shortest = min(len(tokens) for tokens in fresh)
-        output = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            pixel_values=torch.cat([picture.patches for picture in pictures]),
-            image_grid_thw=torch.tensor([picture.grid for picture in pictures]),
-            use_cache=True,
-            logits_to_keep=new - shortest + 1,  # the columns that hold some row's last token
+                added, axes, shown = self._prompt(row)
+                pictures += shown
+            segments.append(Segment(row.slot, len(row.slot.ids), len(added)))
+            tokens.append(added)
+            positions.append(axes)
+        logits = self._forward(segments, list(chain(*tokens)), positions, pictures)
+        self.stats.passes += 1
+        self.stats.rows += len(self._running)
+        for row, added, (token, score) in zip(self._running, tokens, self._sample(logits), strict=True):
+            row.slot.ids += added
+            if not row.versions or row.versions[-1][1] != self._version:
+                row.versions.append((len(row.ids), self._version))
+            row.ids.append(token)
+            row.logprobs.append(score)
+        self._answer(
+            [row for row in self._running if row.ids[-1] == self._encoder.eos or len(row.ids) == row.limit]
         )
-        last = torch.tensor([len(tokens) - shortest for tokens in fresh])
-        return _Decoding(cache, mask, next_position, output.logits[torch.arange(rows), last])
 
-    def _decode(self, state: _Decoding) -> tuple[list[list[int]], list[list[float]]]:
-        """Sample until every row has its end token, or `max_new_tokens`: ids and log-probabilities of each
-        row.
+    def _prompt(self, row: _Row) -> tuple[list[int], torch.Tensor, list[Picture]]:
+        """What the row's slot does not hold yet of its context, and its positions. The slot is cut to the
+        rest, or takes it over from another conversation that began alike, as a group's siblings do."""
+        ids, slot = row.request.ids, row.slot
+        length, shown = self._common(row, slot)
+        if length == 0:
+            donor = max(self._slots, key=lambda other: self._common(row, other))
+            length, shown = self._common(row, donor)
+            self._slots.copy(donor, slot, length)
+        slot.ids, slot.frames, slot.version = ids[:length], row.request.frames, self._version
+        grids = [picture.grid for picture in row.pictures]
+        axes, row.next_position = rope_positions(ids, grids, self._encoder.image_token, self._merge)
+        self.stats.tokens_prefilled += len(ids) - length
+        return ids[length:], axes[:, length:], row.pictures[shown:]
 
-        The last token of a row is sampled and not encoded; its next turn begins with it.
-        """
-        rows = len(state.mask)
-        completions: list[list[int]] = [[] for _ in range(rows)]
-        logprobs: list[list[float]] = [[] for _ in range(rows)]
-        running = torch.ones(rows, dtype=torch.bool)
-        for _ in range(self._max_new_tokens - 1):
-            tokens = self._extend(completions, logprobs, running, state.logits)
-            running &= tokens != self.encoder.eos
-            if not running.any():
-                return completions, logprobs
-            state.mask = torch.cat([state.mask, running.long()[:, None]], dim=1)
-            output = self.model(
-                input_ids=tokens[:, None],
-                attention_mask=state.mask,
-                position_ids=state.next_position.view(1, rows, 1).expand(3, rows, 1),
-                past_key_values=state.cache,
-                use_cache=True,
-            )
-            state.next_position = state.next_position + running
-            state.logits = output.logits[:, -1]
-        self._extend(completions, logprobs, running, state.logits)
-        return completions, logprobs
+    def _common(self, row: _Row, slot: Slot) -> tuple[int, int]:
+        """How many tokens and pictures of the row's context the slot holds; at least one token is left."""
+        if slot.version != self._version:
+            return 0, 0
+        ids, frames = row.request.ids, row.request.frames
+        length = _shared(ids[:-1], slot.ids)
+        same = sum(
+            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(frames, slot.frames, strict=False))
+        )
+        begin = 0
+        for number, picture in enumerate(row.pictures):
+            begin = ids.index(self._encoder.image_token, begin)
+            if number >= same or begin + picture.tokens > length:
+                return min(length, begin), number
+            begin += picture.tokens
+        return length, len(frames)
 
-    def _extend(
+    def _forward(
         self,
-        completions: list[list[int]],
-        logprobs: list[list[float]],
-        running: torch.Tensor,
-        logits: torch.Tensor,
+        segments: Sequence[Segment],
+        tokens: list[int],
+        positions: Sequence[torch.Tensor],
+        pictures: Sequence[Picture],
     ) -> torch.Tensor:
-        """Sample one more token for the rows that still run; returns a token for every row."""
-        tokens, scores = self._sample(logits)
-        for row in running.nonzero()[:, 0].tolist():
-            completions[row].append(int(tokens[row]))
-            logprobs[row].append(float(scores[row]))
-        return tokens
+        """Logits [segments, vocabulary] of the token that follows each segment."""
+        device = self.model.device
+        inputs = {}
+        if pictures:
+            inputs["pixel_values"] = torch.cat([picture.patches for picture in pictures]).to(device)
+            inputs["image_grid_thw"] = torch.tensor([picture.grid for picture in pictures], device=device)
+        last = torch.tensor([segment.length for segment in segments]).cumsum(0) - 1
+        output = self.model(
+            input_ids=torch.tensor([tokens], device=device),
+            position_ids=torch.cat(list(positions), dim=1)[:, None].to(device),
+            logits_to_keep=last.to(device),
+            use_cache=False,
+            slots=Pass(self._slots, segments),
+            **inputs,
+        )
+        logits: torch.Tensor = output.logits[0]
+        return logits
 
-    def _usable(self, kept: _Kept | None) -> bool:
-        return kept is not None and kept.version == self.version
-
-    def _sample(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens [batch] and their log-probabilities under the distribution they were drawn from."""
+    def _sample(self, logits: torch.Tensor) -> list[tuple[int, float]]:
+        """A token for each row, and its log-probability under the distribution it was drawn from."""
+        self.stats.tokens_sampled += len(logits)
         scores = logits.float()
-        scores[:, self.encoder.unsampled] = -torch.inf
+        scores[:, self._encoder.unsampled] = -torch.inf
         if self._temperature == 0:
-            return scores.argmax(dim=-1), torch.zeros(len(scores))
+            return [(token, 0.0) for token in scores.argmax(dim=-1).tolist()]
         logprobs = torch.log_softmax(scores / self._temperature, dim=-1)
-        tokens = torch.multinomial(logprobs.exp(), 1, generator=self._generator)[:, 0]
-        return tokens, logprobs.gather(-1, tokens[:, None])[:, 0]
+        tokens = torch.multinomial(logprobs.exp(), 1, generator=self._generator)
+        drawn = logprobs.gather(-1, tokens)
+        return list(zip(tokens[:, 0].tolist(), drawn[:, 0].tolist(), strict=True))
+
+    def _answer(self, done: Sequence[_Row]) -> None:
+        for row in done:
+            self._running.remove(row)
+            self._slots.release(row.request.conversation)
+            self.stats.turns += 1
+            if row.answer.set_running_or_notify_cancel():
+                row.answer.set_result(Completion(row.ids, row.logprobs, row.versions))
+
+    def _fail(self, error: Exception) -> None:
+        """Answer all that were on their way, or else who could not be let in."""
+        failed, self._running = self._running, []
+        if not failed and self._waiting:
+            failed = [self._waiting.popleft()]
+        self._slots.clear()
+        for row in failed:
+            if row.answer.set_running_or_notify_cancel():
+                row.answer.set_exception(error)
 
 
-def _stack(kept: Sequence[_Kept | None], past: int) -> DynamicCache:
-    """The episodes' kept keys and values as one left-padded batch cache of `past` columns."""
-    cache = DynamicCache()
-    found = [None if k is None else k.take() for k in kept]
-    example = next((layers for layers in found if layers is not None), [])
-    for index, (key, _) in enumerate(example):
-        heads, _, size = key.shape
-        keys, values = (key.new_zeros(len(kept), heads, past, size) for _ in range(2))
-        for row, layers in enumerate(found):
-            if layers is not None:
-                k, v = layers[index]
-                keys[row, :, past - k.shape[1] :] = k
-                values[row, :, past - v.shape[1] :] = v
-        cache.update(keys, values, index)
-    return cache
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two contexts begin with alike."""
+    shortest = min(len(one), len(other))
+    if one[:shortest] == other[:shortest]:
+        return shortest
+    return next(i for i in range(shortest) if one[i] != other[i])
+
+
+def _copy(state: Mapping[str, torch.Tensor], own: dict[str, torch.Tensor]) -> None:
+    """Into the model's tensors, all or none."""
+    for name, tensor in state.items():
+        if name not in own or own[name].shape != tensor.shape:
+            found = tuple(own[name].shape) if name in own else "none"
+            raise InfrastructureError(
+                f"new weights do not fit the engine's model: {name} is {tuple(tensor.shape)}, its own {found}"
+            )
+    with torch.no_grad():
+        for name, tensor in state.items():
+            own[name].copy_(tensor)

@@ -1,0 +1,62 @@
+"""The engine that a run's config asks for: this process, or vLLM servers."""
+
+import os
+from pathlib import Path
+
+from guiagent.errors import UsageError
+from training.config import TrainConfig
+from training.encode import Encoder
+from training.engine.engine import Engine
+from training.engine.local import LocalEngine
+from training.engine.serving import context_length
+from training.engine.vllm import VllmEngine
+from training.engine.vllm_replica import RemoteServer, Server
+from training.engine.vllm_server import TOKEN_VARIABLE, ServerConfig, VllmServer
+from training.pretrained import on_accelerator, open_model
+from training.weights import WeightWriter, checkpoint_state, shared_memory_folder
+
+
+def open_engine(config: TrainConfig, encoder: Encoder, run: Path, *, seed: int) -> Engine:
+    """Of the checkpoint that `encoder` was opened from. Blocks until it can sample; close it when done.
+
+    Raises UsageError for adapters of a policy that has none, and InfrastructureError where a server does not
+    start or the checkpoint is damaged.
+    """
+    rollout = config.rollout
+    if rollout.vllm is None:
+        return LocalEngine(
+            on_accelerator(open_model(encoder.checkpoint)),
+            encoder,
+            temperature=rollout.temperature,
+            max_new_tokens=rollout.max_new_tokens,
+            seed=seed,
+        )
+    settings, lora = rollout.vllm, None
+    if settings.update == "lora":
+        lora = config.update.lora
+        if lora is None:
+            raise UsageError('rollout.vllm.update = "lora" needs update.lora: add it to the recipe')
+    folder = shared_memory_folder(run) if settings.update == "memory" else run / "weights"
+    server = ServerConfig(
+        encoder.checkpoint,
+        log=run / "vllm.log",
+        max_model_len=settings.max_model_len,
+        max_lora_rank=lora.rank if lora else None,
+    )
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    servers: list[Server] = [RemoteServer(url, token) for url in settings.urls]
+    engine = VllmEngine(
+        servers or [VllmServer(server)],
+        encoder,
+        WeightWriter(folder, encoder.checkpoint, lora),
+        max_context=min(settings.max_model_len, context_length(encoder.checkpoint)),
+        temperature=rollout.temperature,
+        max_new_tokens=rollout.max_new_tokens,
+    )
+    if servers and lora is None:  # whatever they served before
+        try:
+            engine.load_weights(checkpoint_state(encoder.checkpoint), 0)
+        except BaseException:
+            engine.close()
+            raise
+    return engine

@@ -1,0 +1,102 @@
+"""A policy of any engine: an episode's prompts, turn by turn, and what of its history they show.
+
+What it returns says all that the model saw: `training.contexts.contexts` of the trajectory gives back the
+very sequences that were sampled in.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from guiagent.actions import ACTIONS
+from guiagent.errors import DialectError
+from guiagent.protocols import Turn
+from guiagent.types import Observation, PolicyStep
+from training.config import HistoryConfig
+from training.encode import Encoder
+from training.engine.engine import Engine, Request
+from training.engine.local import LocalEngine
+from training.history import addition
+from training.pretrained import on_accelerator, open_model
+
+FULL_HISTORY = HistoryConfig()
+
+
+class EnginePolicy:
+    """Samples each turn from `engine`, shown what `history` says. Keeps nothing between turns but what the
+    engine keeps: the past turns themselves say what was prompted and sampled.
+    """
+
+    def __init__(self, encoder: Encoder, engine: Engine, history: HistoryConfig = FULL_HISTORY) -> None:
+        self.encoder = encoder
+        self.engine = engine
+        self._history = history
+
+    async def act(
+        self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
+    ) -> PolicyStep:
+        """Sample the next turn. Raises what the engine's `generate` raises."""
+        outputs = [turn.output for turn in history]
+        frames = [*(turn.observation.frame for turn in history), observation.frame]
+        added = addition(self.encoder, self._history, instruction, outputs, frames)
+        ids, shown = ([], []) if added.fresh else _context(outputs, frames)
+        request = Request(episode, [*ids, *added.prompt_ids], [*shown, *frames[len(frames) - added.images :]])
+        sampled = await self.engine.generate(request)
+        step = PolicyStep(
+            text=self.encoder.decode(sampled.ids),
+            prompt_ids=added.prompt_ids,
+            completion_ids=sampled.ids,
+            logprobs=sampled.logprobs,
+            policy_version=min(version for _, version in sampled.versions),
+            versions=sampled.versions if len(sampled.versions) > 1 else [],
+            images=added.images,
+            fresh=added.fresh,
+        )
+        try:
+            actions = self.encoder.dialect.parse(step.text, (observation.width, observation.height))
+            step.actions = ACTIONS.dump_python(actions, mode="json")
+        except DialectError as error:
+            step.error = str(error)
+        return step
+
+    def forget(self, episode: str) -> None:
+        self.engine.forget(episode)
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+class LocalPolicy(EnginePolicy):
+    """A checkpoint that is sampled in this process. Close it when done."""
+
+    engine: LocalEngine
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        *,
+        dialect: str = "ui-tars",
+        max_pixels: int | None = None,
+        history: HistoryConfig = FULL_HISTORY,
+        temperature: float = 1.0,
+        max_new_tokens: int = 32,
+        max_batch: int = 64,
+        seed: int = 0,
+    ) -> None:
+        """Raises InfrastructureError where there is no checkpoint of a Qwen-VL model, or a damaged one."""
+        encoder = Encoder(checkpoint, dialect, max_pixels)
+        engine = LocalEngine(
+            on_accelerator(open_model(checkpoint)),
+            encoder,
+            temperature=temperature,
+            max_new_tokens=max_new_tokens,
+            max_batch=max_batch,
+            seed=seed,
+        )
+        super().__init__(encoder, engine, history)
+
+
+def _context(outputs: Sequence[PolicyStep], frames: Sequence[bytes]) -> tuple[list[int], list[bytes]]:
+    """The tokens of the context that goes on, and the frames in it."""
+    first = max((turn for turn, output in enumerate(outputs) if output.fresh), default=0)
+    ids = [token for output in outputs[first:] for token in (*output.prompt_ids, *output.completion_ids)]
+    return ids, list(frames[max(0, first + 1 - outputs[first].images) if outputs else 0 : len(outputs)])

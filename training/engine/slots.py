@@ -1,0 +1,237 @@
+"""The KV memory of the in-process engine: a slot a conversation, and attention straight from the slots.
+
+A slot holds a conversation's keys and values from its first token on, without padding. A forward pass is
+flat: the new tokens of any conversations one after another, each a `Segment`, with no padding either; `Pass`
+is its attention, entered in transformers under the name `ATTENTION`. A conversation that goes on finds its
+slot as it left it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+ATTENTION = "guiagent_slots"
+_FIRST_SLOTS, _FIRST_COLUMNS = 8, 256
+
+
+@dataclass(eq=False)
+class Slot:
+    """What is held of one conversation. `ids` and `frames` are those whose keys and values are there."""
+
+    index: int
+    ids: list[int] = field(default_factory=list)
+    frames: list[bytes] = field(default_factory=list)
+    version: int = -1  # of the oldest weights that computed some of it
+    busy: bool = False  # a completion is being sampled
+    forgotten: bool = False  # to be dropped when that is done
+    used: int = 0  # when it was last taken; larger is later
+
+
+class Slots:
+    """Per layer one tensor of keys and one of values, [slots, heads, columns, size], that grow as needed.
+
+    They grow to `max_bytes` at most; then the conversations that were idle for longest lose their slots. A
+    single conversation is let in whatever its length.
+    """
+
+    def __init__(
+        self, layers: int, heads: int, size: int, *, dtype: torch.dtype, device: torch.device, max_bytes: int
+    ) -> None:
+        self._max_tokens = max_bytes // (2 * layers * heads * size * dtype.itemsize)
+        self._held: dict[str, Slot] = {}
+        self._clock = 0
+        none = torch.empty(0, heads, 0, size, dtype=dtype, device=device)
+        self.keys, self.values = [none] * layers, [none] * layers
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(self._held.values())
+
+    @property
+    def conversations(self) -> set[str]:
+        return set(self._held)
+
+    def take(self, conversation: str, columns: int) -> Slot | None:
+        """Its slot, or a new one, with room for so many tokens, and marked busy. None: no memory until others
+        end."""
+        slot = self._held.get(conversation)
+        if slot is not None and slot.busy:
+            return None  # the same conversation twice at once: one after the other
+        if not self._make_room(columns, keep=conversation):
+            return None
+        if slot is None:
+            taken = {one.index for one in self._held.values()}
+            slot = self._held[conversation] = Slot(
+                next(i for i in range(len(self.keys[0])) if i not in taken)
+            )
+        self._clock += 1
+        slot.busy, slot.used = True, self._clock
+        return slot
+
+    def release(self, conversation: str) -> None:
+        """Its completion ended; what the slot holds is kept for the next turn."""
+        slot = self._held[conversation]
+        slot.busy = False
+        if slot.forgotten:
+            self.drop(conversation)
+
+    def drop(self, conversation: str) -> None:
+        """Give the slot back, at once or when its completion ends."""
+        slot = self._held.get(conversation)
+        if slot is not None and slot.busy:
+            slot.forgotten = True
+        else:
+            self._held.pop(conversation, None)
+
+    def copy(self, source: Slot, target: Slot, columns: int) -> None:
+        """The first keys and values of one slot into another."""
+        for tensor in (*self.keys, *self.values):
+            tensor[target.index, :, :columns] = tensor[source.index, :, :columns]
+
+    def clear(self) -> None:
+        """Forget everything, also what the memory holds: after a pass that failed it may be no numbers."""
+        self._held.clear()
+        for tensors in (self.keys, self.values):
+            for layer, old in enumerate(tensors):
+                tensors[layer] = old.new_empty(0, old.shape[1], 0, old.shape[3])
+
+    def _make_room(self, columns: int, keep: str) -> bool:
+        """Grow, or take slots from idle conversations, until one more fits; False where the busy ones need it
+        all."""
+        slots, _, held_columns, _ = self.keys[0].shape
+        wide = (
+            held_columns if columns <= held_columns else max(_FIRST_COLUMNS, 1 << (columns - 1).bit_length())
+        )
+        limit = max(1, self._max_tokens // wide)  # slots that the memory holds at this width
+        others = sorted((one.used, name) for name, one in self._held.items() if not one.busy and name != keep)
+        busy = sum(one.busy for one in self._held.values())
+        if busy and busy + 1 > limit:
+            return False
+        while len(self._held) + (keep not in self._held) > limit and others:
+            self.drop(others.pop(0)[1])
+        needed = len(self._held) + (keep not in self._held)
+        if wide > held_columns or needed > slots:
+            self._resize(min(limit, max(slots, _FIRST_SLOTS, 1 << (needed - 1).bit_length())), wide)
+        return True
+
+    def _resize(self, slots: int, columns: int) -> None:
+        """Move what is held to the first places of larger tensors, layer by layer."""
+        held = sorted(self._held.values(), key=lambda slot: slot.index)
+        for tensors in (self.keys, self.values):
+            for layer, old in enumerate(tensors):
+                new = old.new_zeros(slots, old.shape[1], columns, old.shape[3])
+                for index, slot in enumerate(held):
+                    new[index, :, : len(slot.ids)] = old[slot.index, :, : len(slot.ids)]
+                tensors[layer] = new
+        for index, slot in enumerate(held):
+            slot.index = index
+
+
+class Segment(NamedTuple):
+    """The new tokens of one conversation in a pass: `length` of them, after `start` that its slot holds."""
+
+    slot: Slot
+    start: int
+    length: int
+
+
+class Pass:
+    """The attention of one flat pass, in which a segment sees its own slot only. Segments of one token that
+    come first are attended all at once."""
+
+    def __init__(self, slots: Slots, segments: Sequence[Segment]) -> None:
+        self._slots = slots
+        device = slots.keys[0].device
+        self._single = sum(1 for _ in takewhile(lambda segment: segment.length == 1, segments))
+        self._long = segments[self._single :]
+        lengths = torch.tensor([segment.length for segment in segments])
+        index = torch.tensor([segment.slot.index for segment in segments])
+        ends = torch.tensor([segment.start + segment.length for segment in segments])
+        behind = (ends - lengths.cumsum(0)).repeat_interleave(lengths)  # column less place in the pass
+        self._index = index.repeat_interleave(lengths).to(device)
+        self._columns = (torch.arange(len(behind)) + behind).to(device)
+        if self._single:
+            self._chosen, self._places, count = _chosen(index[: self._single])
+            self._longest = int(ends[: self._single].max())
+            seen = torch.ones(count, dtype=torch.long)
+            seen[self._places] = ends[: self._single]
+            self._mask = (torch.arange(self._longest) < seen[:, None])[:, None, None].to(device)
+            self._places = self._places.to(device)
+        self._causal = [_continued(segment, device) for segment in self._long]
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    ) -> torch.Tensor:
+        """Store the new keys and values and attend: query [1, heads, tokens, size] to [1, tokens, heads,
+        size]."""
+        keys, values = self._slots.keys[layer], self._slots.values[layer]
+        keys[self._index, :, self._columns] = key[0].transpose(0, 1)
+        values[self._index, :, self._columns] = value[0].transpose(0, 1)
+        _, heads, tokens, size = query.shape
+        output = query.new_empty(1, tokens, heads, size)
+        single = self._single
+        if single:  # the query heads that share a key head take the place of a query's length
+            k, v = (tensor[:, :, : self._longest][self._chosen] for tensor in (keys, values))
+            grouped = query.new_zeros(len(k), keys.shape[1], heads // keys.shape[1], size)
+            grouped[self._places] = query[0, :, :single].transpose(0, 1).reshape(single, *grouped.shape[1:])
+            found = scaled_dot_product_attention(grouped, k, v, attn_mask=self._mask, scale=scale)
+            output[0, :single] = found[self._places].reshape(single, heads, size)
+        begin = single
+        for (slot, start, length), mask in zip(self._long, self._causal, strict=True):
+            k, v = (tensor[slot.index : slot.index + 1, :, : start + length] for tensor in (keys, values))
+            found = scaled_dot_product_attention(
+                query[:, :, begin : begin + length],
+                k,
+                v,
+                attn_mask=mask,
+                is_causal=mask is None,
+                scale=scale,
+                enable_gqa=True,
+            )
+            output[0, begin : begin + length] = found[0].transpose(0, 1)
+            begin += length
+        return output
+
+
+def _chosen(index: torch.Tensor) -> tuple[slice | torch.Tensor, torch.Tensor, int]:
+    """What to take of all slots for those of `index`, where they are in it, and how many it is.
+
+    To attend some idle slots between them costs less than to copy: up to as many again they are a slice.
+    """
+    first, end = int(index.min()), int(index.max()) + 1
+    if end - first <= 2 * len(index):
+        return slice(first, end), index - first, end - first
+    return index, torch.arange(len(index)), len(index)
+
+
+def _continued(segment: Segment, device: torch.device) -> torch.Tensor | None:
+    """True where a new token may look: at all before it and itself. None: plainly causal, from the start."""
+    _, start, length = segment
+    if start == 0:
+        return None
+    return torch.ones(length, start + length, dtype=torch.bool, device=device).tril(start)
+
+
+def _attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """As `Pass` says where the model was called with one (`slots=`), else transformers' own."""
+    one: Pass | None = kwargs.pop("slots", None)
+    if one is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    return one.attend(module.layer_idx, query, key, value, kwargs["scaling"]), None
+
+
+AttentionInterface.register(ATTENTION, _attention)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
