@@ -75,10 +75,11 @@ def test_a_gap_is_reported_once_there_is_enough_to_see_it():
 def test_tensorboard_has_the_same_numbers(tmp_path: Path):
     metrics = Metrics(tmp_path, after_step=0)
     for step in (1, 2):
-        metrics.update({"step": step, "loss": step / 4, "ids": [1], "nothing": None})
+        figures = {"step": step, "loss": step / 4, "ids": [1], "nothing": None, "nan": float("nan")}
+        metrics.update(figures | {"phase_seconds": {"learning": step / 2, "waiting": float("inf")}})
     metrics.close()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    assert events.Tags()["scalars"] == ["loss"]
+    assert events.Tags()["scalars"] == ["loss", "phase_seconds/learning"]
     assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 0.25), (2, 0.5)]
 
 

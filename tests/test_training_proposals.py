@@ -9,7 +9,7 @@ from guiagent.errors import Fault, FaultError, InfrastructureError
 from guiagent.types import Ending, Observation, ObserveSpec, Score, Trajectory
 from rewards.proposals import Proposal, trial_outcome
 from training import proposals
-from training.proposals import Proposals, read
+from training.proposals import Proposals, read, suggest
 
 
 class Suggested:
@@ -46,6 +46,10 @@ class Scripted:
 
     def task(self, name: str, seed: int) -> Suggested:
         return Suggested(name, seed, *self._suggestions[min(seed, len(self._suggestions) - 1)])
+
+
+async def admit(kept: Proposals, taskset: Scripted, seed: int) -> bool:
+    return kept.admit("a", seed, await suggest(taskset.task("a", seed), None))
 
 
 def trial(
@@ -97,8 +101,8 @@ async def test_every_proposal_is_written_down_with_what_became_of_it(tmp_path: P
     taskset = Scripted(
         ("Click OK.", "s1"), (NOT_READY, ""), ("click  ok.", "s1"), ("Click OK.", "s2"), ("Click x.", "s1")
     )
-    kept = Proposals(tmp_path, taskset, [])
-    admitted = [await kept.admit(None, "a", seed) for seed in range(5)]
+    kept = Proposals(tmp_path, [])
+    admitted = [await admit(kept, taskset, seed) for seed in range(5)]
     assert admitted == [True, False, False, True, True]
     for seed, values in ((0, (1.0, 0.0)), (3, (1.0, 1.0)), (4, (None, None))):
         for index, value in enumerate(values):
@@ -118,40 +122,44 @@ async def test_every_proposal_is_written_down_with_what_became_of_it(tmp_path: P
 
 
 async def test_a_devices_fault_is_no_refusal(tmp_path: Path):
-    kept = Proposals(tmp_path, Scripted((CRASHED, "")), [])
+    taskset = Scripted((CRASHED, ""))
+    kept = Proposals(tmp_path, [])
     with pytest.raises(FaultError):
-        await kept.admit(None, "a", 0)
+        await admit(kept, taskset, 0)
     assert read(tmp_path) == [] and not kept.counts
 
 
 async def test_a_proposal_may_come_again_once_it_is_long_ago(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(proposals, "_DUPLICATE_WITHIN", 3)
-    kept = Proposals(tmp_path, Scripted(("Click OK.", "s1")), [])
-    admitted = [await kept.admit(None, "a", seed) for seed in range(7)]
+    taskset = Scripted(("Click OK.", "s1"))
+    kept = Proposals(tmp_path, [])
+    admitted = [await admit(kept, taskset, seed) for seed in range(7)]
     assert admitted == [True, False, False, False, True, False, False]
     kept.close()
-    again = Proposals(tmp_path, Scripted(("Click OK.", "s1")), [])
+    again = Proposals(tmp_path, [])
     assert again.next_seed == 7
-    assert [await again.admit(None, "a", seed) for seed in (7, 8)] == [False, True]
+    assert [await admit(again, taskset, seed) for seed in (7, 8)] == [False, True]
 
 
 async def test_where_nothing_is_ever_new_the_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(proposals, "_MOST_IN_VAIN", 5)
-    kept = Proposals(tmp_path, Scripted((NOT_READY, "")), [])
+    taskset = Scripted((NOT_READY, ""))
+    kept = Proposals(tmp_path, [])
     for seed in range(4):
-        assert not await kept.admit(None, "a", seed)
+        assert not await admit(kept, taskset, seed)
     with pytest.raises(InfrastructureError, match=r"last 5 proposals.*not_executable.*never became ready"):
-        await kept.admit(None, "a", 4)
+        await admit(kept, taskset, 4)
 
 
 async def test_nothing_is_left_to_learn_where_all_is_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(proposals, "_MOST_IN_VAIN", 2)
-    kept = Proposals(tmp_path, Scripted(("a", "s"), ("b", "s"), ("c", "s"), ("d", "s")), [])
+    taskset = Scripted(("a", "s"), ("b", "s"), ("c", "s"), ("d", "s"))
+    kept = Proposals(tmp_path, [])
     for seed, values in enumerate(((1.0, 1.0), (1.0, 0.0), (1.0, 1.0))):
-        assert await kept.admit(None, "a", seed)
+        assert await admit(kept, taskset, seed)
         for index, value in enumerate(values):
             kept.add(trial(seed, index, value))
-    assert await kept.admit(None, "a", 3)
+    assert await admit(kept, taskset, 3)
     kept.add(trial(3, 0, 0.0))
     with pytest.raises(InfrastructureError, match="nothing is left to learn"):
         kept.add(trial(3, 1, 0.0))
@@ -159,20 +167,21 @@ async def test_nothing_is_left_to_learn_where_all_is_solved(tmp_path: Path, monk
 
 async def test_a_killed_run_goes_on_with_what_was_committed(tmp_path: Path):
     """The kill came after a commit and before the outcome's line, and tore a line."""
-    kept = Proposals(tmp_path, Scripted(("Click OK.", "s1"), ("Click x.", "s2")), [])
+    taskset = Scripted(("Click OK.", "s1"), ("Click x.", "s2"))
+    kept = Proposals(tmp_path, [])
     for seed in (0, 1):
-        await kept.admit(None, "a", seed)
+        await admit(kept, taskset, seed)
     kept.close()
     with (tmp_path / "proposals.jsonl").open("a") as file:
         file.write('{"task": "a", "se')
     committed = [trial(0, 0, 1.0), trial(0, 1, 0.0), trial(1, 0, 1.0), trial(7, 0, 1.0)]
-    again = Proposals(tmp_path, Scripted(("Click OK.", "s1")), committed)
+    again = Proposals(tmp_path, committed)
     assert again.counts == {"accepted": 1}
     again.add(trial(1, 1, None, fault=CRASHED))
     assert again.counts == {"accepted": 1, "not_judgeable": 1}
     again.close()
     assert [bool(entry.outcome) for entry in read(tmp_path)] == [False, False, True, True]
-    assert Proposals(tmp_path, Scripted(("Click OK.", "s1")), committed).counts == again.counts
+    assert Proposals(tmp_path, committed).counts == again.counts
 
 
 def test_a_damaged_line_is_one_clear_error(tmp_path: Path):

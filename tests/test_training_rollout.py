@@ -23,13 +23,16 @@ from rewards.curriculum import Curriculum
 from rewards.tasksets.proposed import Proposed, ProposedTask
 from rewards.verdict_log import VerdictLog, judge_all
 from rewards.verdicts import Verdict
+from tests.groups import advantages
 from training import proposals as files
-from training.algorithms.legacy import ALGORITHMS
+from training.algorithms import ALGORITHMS
 from training.config import RolloutConfig
 from training.judging import Judging
+from training.player import LeasedPlayer
 from training.proposals import Proposals
 from training.replay import Group, Replay
 from training.rollout import Rollouts
+from training.scheduler import Limits
 
 TASKS = ("click-tab/name", "grid-coordinate/example", "click-collapsible/example")
 ZEROGUI = ALGORITHMS["zerogui"]
@@ -138,21 +141,23 @@ async def roll(
         farm = await stack.enter_async_context(FarmClient(pool.url, pool.token))
         store = stack.enter_context(TrajectoryStore(run / "trajectories"))
         log = stack.enter_context(VerdictLog(run / "verdicts.jsonl"))
-        replay = Replay(ZEROGUI.rescue, 0, dynamic_sampling=ZEROGUI.dynamic_sampling)
+        replay = Replay(ZEROGUI.replay, 0, flat_groups=ZEROGUI.flat_groups)
         replay.restore(None, store)
-        proposals = Proposals(run, taskset, store)  # type: ignore[arg-type]
+        proposals = Proposals(run, store)
         stack.callback(proposals.close)
         judging = Judging(judge, store.frame, log)
         curriculum = curriculum or Curriculum(tasks)
+        players = [
+            LeasedPlayer(farm, policy, taskset, store.put_frame, f"rollout {slot}") for slot in range(devices)
+        ]
         rollouts = Rollouts(
-            farm,
-            policy,
+            players,
             taskset,
             store,
             replay,
             curriculum,
             RolloutConfig(devices=devices, group_size=4, dynamic=dynamic),
-            max_pending_groups=100,
+            limits=Limits(groups=50, max_staleness=1, devices=50, sticky=True),
             rng=random.Random(0),
             on_trajectory=seen.trajectories.append,
             proposals=proposals,
@@ -220,7 +225,7 @@ async def test_the_audit_influences_nothing(pool: Endpoint, tmp_path: Path) -> N
     assert len(honest.groups) > 2
     for first, second in zip(honest.groups, turned.groups, strict=True):
         assert essence(first.members) == essence(second.members)
-        assert ZEROGUI.advantages(first.members) == ZEROGUI.advantages(second.members)
+        assert advantages(first) == advantages(second)
     assert honest.curriculum == turned.curriculum
     outcomes = [{e.seed: e.outcome for e in files.read(run) if e.outcome} for run in runs]
     assert outcomes[0] == outcomes[1] and len(outcomes[0]) == 10
@@ -236,9 +241,7 @@ async def test_what_cannot_be_judged_is_masked_counted_and_can_be_judged_again(
     assert set(rolled.unknown) == {"unreachable", "abstained"}
     assert sum(rolled.unknown.values()) >= len(unknown)
     for group in rolled.groups:
-        masked = [
-            a for t, a in zip(group.members, ZEROGUI.advantages(group.members), strict=True) if not t.valid
-        ]
+        masked = [a for t, a in zip(group.members, advantages(group), strict=True) if not t.valid]
         assert not any(masked)
     with TrajectoryStore(tmp_path / "trajectories") as store, VerdictLog(tmp_path / "verdicts.jsonl") as log:
         before = {entry.trajectory: entry.verdict for entry in log if entry.verdict.value is not None}
@@ -299,12 +302,13 @@ async def test_a_run_goes_on_where_it_was_stopped(pool: Endpoint, tmp_path: Path
 
 async def test_proposals_need_a_judge(checkpoint: Path, tmp_path: Path) -> None:
     from training.config import TrainConfig
+    from training.crew import crew_here
     from training.train import train
 
     config = TrainConfig(taskset="proposed", tasks=TASKS, policy=str(checkpoint))
     async with FarmClient("http://127.0.0.1:9", "") as nobody:
         with pytest.raises(UsageError, match=r"\[judge\]"):
-            await train(config, tmp_path, nobody, lambda progress: None)
+            await train(config, tmp_path, crew_here(config, nobody), lambda progress: None)
 
 
 async def test_tasks_that_go_well_get_smaller_groups_and_shorter_episodes(

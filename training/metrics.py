@@ -3,10 +3,14 @@
 import json
 import math
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
+import torch
 from torch.utils.tensorboard import SummaryWriter
 
 from guiagent.errors import InfrastructureError
@@ -57,9 +61,8 @@ class Metrics:
         }
         try:
             self._file.write(json.dumps(line) + "\n")
-            for name, value in line.items():
-                if isinstance(value, int | float) and name != "step":
-                    self._board.add_scalar(name, value, line["step"])
+            for name, value in _scalars(figures):
+                self._board.add_scalar(name, value, line["step"])
         except OSError as error:
             raise self._failed(error) from error
 
@@ -86,6 +89,39 @@ class Metrics:
         )
 
 
+class Phases:
+    """Seconds by what was being done: `with phases("learning"): ...`."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._began = monotonic()
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        began = monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[name] += monotonic() - began
+
+    def read(self) -> tuple[float, dict[str, float]]:
+        """The seconds since the last reading, and those of each phase among them."""
+        now = monotonic()
+        seconds, self._began = now - self._began, now
+        phases, self._seconds = dict(self._seconds), defaultdict(float)
+        return max(seconds, 1e-9), phases
+
+
+def accelerator_figures() -> dict[str, float]:
+    """How busy this process's GPU was in the last second, and the most memory it held; {} without one."""
+    if not torch.cuda.is_available():
+        return {}
+    figures = {"gpu_memory_mb": torch.cuda.max_memory_allocated() / 2**20}
+    with suppress(ModuleNotFoundError):  # pynvml, which asks the driver
+        figures["gpu_utilisation"] = torch.cuda.utilization() / 100
+    return figures
+
+
 def read(run: Path) -> list[dict[str, Any]]:
     """The updates of a run so far, in order; [] before the first."""
     return _lines(run / "metrics.jsonl")
@@ -106,3 +142,12 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _unknown(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
+
+
+def _scalars(figures: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """What can be drawn as curves: finite numbers, those of one kind under its name."""
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}/{key}", number) for key, number in _scalars(value))
+        elif isinstance(value, int | float) and math.isfinite(value) and name != "step":
+            yield name, value

@@ -10,15 +10,15 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import xxhash
 
 from guiagent.errors import FaultError, InfrastructureError
-from guiagent.protocols import Device
+from guiagent.protocols import Device, Task
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.proposals import Outcome, Proposal, Refusal, trial_outcome
-from rewards.tasksets.proposed import Proposed
 
 _SPEC = ObserveSpec(frame="png")
 _DUPLICATE_WITHIN = 256  # proposals; what came earlier may come again, for another policy by then
@@ -35,6 +35,32 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: Outcome | None = None
 
 
+class Suggestion(msgspec.Struct, frozen=True):
+    """What a task and seed come to on a device: a proposal and the screen it was made for, or a fault."""
+
+    proposal: Proposal | None
+    screen: str = ""  # its hash
+    fault: str = ""  # why the proposal cannot be set up
+
+
+class Proposing(Task, Protocol):
+    """A task that says from `setup` on what is proposed."""
+
+    @property
+    def proposal(self) -> Proposal | None: ...
+
+
+async def suggest(proposed: Proposing, device: Device) -> Suggestion:
+    """Sets a proposed task up to see what it is. Raises FaultError where the device fails, not the task."""
+    try:
+        _, shown = await proposed.setup(device, _SPEC)
+    except FaultError as error:
+        if error.fault.origin != "task":
+            raise
+        return Suggestion(proposed.proposal, fault=error.fault.message)
+    return Suggestion(proposed.proposal, shown.hash)
+
+
 class Proposals:
     """Admits proposals to rollouts and weighs them afterwards. Goes on from the run's file and store.
 
@@ -44,11 +70,10 @@ class Proposals:
         InfrastructureError: the file cannot be read or written.
     """
 
-    def __init__(self, run: Path, taskset: Proposed, store: Iterable[Trajectory]) -> None:
+    def __init__(self, run: Path, store: Iterable[Trajectory]) -> None:
         self.counts: Counter[str] = Counter()
         self.next_seed = 0
         self._path = run / "proposals.jsonl"
-        self._taskset = taskset
         self._considered = 0
         self._in_vain = 0
         self._seen: dict[str, int] = {}  # digest: which proposal it was last let in as
@@ -67,24 +92,19 @@ class Proposals:
     def close(self) -> None:
         self._file.close()
 
-    async def admit(self, device: Device, task: str, seed: int) -> bool:
-        """True where the task and seed have something new to propose, which is then written down.
+    def admit(self, task: str, seed: int, suggestion: Suggestion) -> bool:
+        """True where what is suggested for the task and seed is something new, which is then written down.
 
-        Raises FaultError where the device fails, and InfrastructureError where nothing is ever new.
+        Raises InfrastructureError where nothing is ever new.
         """
-        proposed = self._taskset.task(task, seed)
-        try:
-            _, shown = await proposed.setup(device, _SPEC)
-        except FaultError as error:
-            if error.fault.origin != "task":
-                raise
-            return self._refused(task, seed, proposed.proposal, "not_executable", error.fault.message)
-        assert proposed.proposal is not None
-        digest = digest_of(proposed.proposal.instruction, shown.hash)
+        proposal = suggestion.proposal
+        if proposal is None or suggestion.fault:
+            return self._refused(task, seed, proposal, "not_executable", suggestion.fault)
+        digest = digest_of(proposal.instruction, suggestion.screen)
         if self._is_duplicate(digest):
-            reason = f"of one of the last {_DUPLICATE_WITHIN}: {proposed.proposal.instruction}"
-            return self._refused(task, seed, proposed.proposal, "duplicate", reason)
-        self._write(Entry(task, seed, proposed.proposal, digest))
+            reason = f"of one of the last {_DUPLICATE_WITHIN}: {proposal.instruction}"
+            return self._refused(task, seed, proposal, "duplicate", reason)
+        self._write(Entry(task, seed, proposal, digest))
         return True
 
     def add(self, trajectory: Trajectory) -> None:

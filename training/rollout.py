@@ -1,40 +1,35 @@
 """Rollouts: every device runs episodes of its own, rollout by rollout, and nobody waits for anybody.
 
-A slot takes what is missing of an open group, or opens one while few enough wait for the trainer:
-that bound is what bounds staleness. Finished trajectories are committed to the store, many at once, before
-the replay sees them. A fault ends an episode as data; its device is given back and another one leased.
+`training.scheduler` says what a free player plays next and when a group is opened; that bounds staleness.
+Finished trajectories are committed to the store, many at once, before the replay sees them. A fault ends an
+episode as data; its device is given back and another one leased.
 
-With `Proposals`, a slot opens a group for what is proposed on its device. With `Judging`, finished episodes
-are judged while their devices go on with others; when as many wait as there are devices, those wait too.
+With `Proposals`, a group is opened for what is proposed on its player's device. With `Judging`, finished
+episodes are judged while their devices go on with others; when as many wait as there are devices, those wait
+too.
 """
 
 import asyncio
 import itertools
 import random
 import time
-from collections import Counter, deque
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from guiagent.client import FarmClient, LeasedDevice
-from guiagent.episode import run_episode
 from guiagent.errors import FaultError
-from guiagent.protocols import Policy, Taskset
+from guiagent.protocols import Taskset
 from guiagent.together import together
 from guiagent.trajectories import TrajectoryStore
-from guiagent.types import ObserveSpec, Trajectory
+from guiagent.types import Trajectory
 from rewards.curriculum import Curriculum
 from training.config import RolloutConfig
 from training.judging import Judging
+from training.player import LOST, Player, PlayerLost
 from training.proposals import Proposals
-from training.replay import Member, Replay
-
-_SPEC = ObserveSpec(frame="png")  # lossless: at this size PNG costs no more than JPEG
-_LEASE_TTL_S = 30.0
-_RETRY_PAUSE_S = 1.0
-_LOST = ("device", "farm")  # origins of faults after which another device is needed
+from training.replay import Replay, Seat
+from training.scheduler import Limits, Scheduler
 
 
 @dataclass
@@ -51,137 +46,133 @@ class RolloutStats:
 
 
 class Rollouts:
-    """Runs episodes on `config.devices` leased devices until cancelled."""
+    """Keeps `players` at episodes until cancelled."""
 
     def __init__(
         self,
-        farm: FarmClient,
-        policy: Policy,
+        players: Sequence[Player],
         taskset: Taskset,
         store: TrajectoryStore,
         replay: Replay,
         curriculum: Curriculum,
         config: RolloutConfig,
         *,
-        max_pending_groups: int,
+        limits: Limits,
+        version: int = 0,
         rng: random.Random,
         on_trajectory: Callable[[Trajectory], None],
         proposals: Proposals | None = None,
         judging: Judging | None = None,
     ) -> None:
         self.stats = RolloutStats()
-        self._farm = farm
-        self._policy = policy
+        self._players = players
         self._taskset = taskset
         self._store = store
         self._replay = replay
         self._curriculum = curriculum
         self._config = config
-        self._max_pending = max_pending_groups
         self._rng = rng
         self._on_trajectory = on_trajectory
         self._proposals = proposals
         self._judging = judging
-        # After a resume, the open groups' missing members come first.
-        self._waiting = deque(
-            list(members) for _, members in itertools.groupby(replay.missing(), attrgetter("group"))
-        )
+        self._scheduler: Scheduler[Seat] = Scheduler(limits, version)
+        for group, seats in itertools.groupby(replay.missing(), attrgetter("group")):  # after a resume
+            self._scheduler.returned(group, seats, replay.opened_at(group))
         first = config.seed + replay.opened
         self._seeds = itertools.count(max(first, proposals.next_seed) if proposals else first)
-        self._admitting = 0  # slots that may be about to open a group
         self._room = asyncio.Event()
-        self._unjudged: asyncio.Queue[Trajectory] = asyncio.Queue(config.devices)
+        self._unjudged: asyncio.Queue[Trajectory] = asyncio.Queue(len(players))
         self._finished: asyncio.Queue[Trajectory] = asyncio.Queue()
 
     def make_room(self) -> None:
-        """The trainer took groups: slots that wait may open new ones."""
+        """The trainer took groups, or dropped some: players that wait may open new ones."""
         self._room.set()
+
+    def published(self, version: int) -> None:
+        """No token is sampled by older weights from now on."""
+        self._scheduler.published(version)
+        self._room.set()
+
+    @property
+    def faults(self) -> Counter[str]:
+        """By their codes: those that ended episodes, and those that kept players from a device."""
+        return sum((player.faults for player in self._players), start=self.stats.faults.copy())
 
     async def run(self) -> None:
         """Raises the first thing that went wrong, such as InfrastructureError for a full disk."""
-        slots = range(self._config.devices)
-        judges = [self._judge(self._judging) for _ in slots] if self._judging is not None else []
-        await together(self._commit(), *map(self._slot, slots), *judges)
+        judges = [self._judge(self._judging) for _ in self._players] if self._judging is not None else []
+        await together(self._commit(), *map(self._slot, range(len(self._players))), *judges)
 
     async def _slot(self, slot: int) -> None:
-        async with AsyncExitStack() as held:
-            device = await self._lease(held, slot)
+        player = self._players[slot]
+        try:
             while True:
+                await player.ready()
                 try:
-                    members = await self._next_group(device)
+                    seat = await self._next(slot)
+                    await (self._unjudged if self._judging is not None else self._finished).put(
+                        await self._played(player, seat)
+                    )
                 except FaultError as error:
-                    if error.fault.origin not in _LOST:
+                    if error.fault.origin not in LOST:
                         raise
                     self.stats.faults[error.fault.code] += 1
-                    await held.aclose()
-                    device = await self._lease(held, slot)
-                    continue
-                for member in members:
-                    trajectory = await self._episode(device, member)
-                    if trajectory.fault is not None and trajectory.fault.origin in _LOST:
-                        await held.aclose()
-                        device = await self._lease(held, slot)
-                    await (self._unjudged if self._judging is not None else self._finished).put(trajectory)
+        finally:
+            await player.close()
 
-    async def _lease(self, held: AsyncExitStack, slot: int) -> LeasedDevice:
-        """A device of our own; keeps trying while the farm replaces broken ones or restarts."""
+    async def _next(self, slot: int) -> Seat:
+        """What the slot's player plays, as soon as there is something."""
         while True:
-            try:
-                lease = self._farm.lease(
-                    "browser", ttl=_LEASE_TTL_S, grants=("exec",), label=f"rollout {slot}"
-                )
-                return await held.enter_async_context(lease)
-            except FaultError as error:
-                if not error.fault.retryable:
-                    raise
-                self.stats.faults[error.fault.code] += 1
-                await asyncio.sleep(_RETRY_PAUSE_S)
+            load = self._replay.load  # which the trainer changes from another thread
+            if load.taken_at is not None:
+                self._scheduler.took(load.taken_at, load.pending - load.ready)
+            match self._scheduler.next(slot, pending=load.pending, ready=load.ready):
+                case "open":
+                    await self._open(slot)
+                case "wait":
+                    self._room.clear()
+                    await self._room.wait()
+                case seat:
+                    return seat
 
-    async def _next_group(self, device: LeasedDevice) -> list[Member]:
-        """The members of one group, for one device: setting a page up again is far cheaper than loading."""
-        while not self._waiting:
-            if self._replay.pending + self._admitting >= self._max_pending:
-                self._room.clear()
-                await self._room.wait()
-                continue
-            task, seed = self._curriculum.next(self._rng), next(self._seeds)
-            if await self._admitted(device, task, seed):
-                size = self._config.group_size
-                if self._config.dynamic:
-                    size = self._curriculum.rollouts(task, size)
-                group = self._replay.open_group(task, seed, size)
-                return [Member(group, task, seed, index, size) for index in range(size)]
-        return self._waiting.popleft()
+    async def _played(self, player: Player, seat: Seat) -> Trajectory:
+        try:
+            return await player.play(seat, self._longest(seat))
+        except PlayerLost:
+            self._scheduler.returned(seat.group, [seat], self._replay.opened_at(seat.group))
+            self._room.set()
+            raise
 
-    async def _admitted(self, device: LeasedDevice, task: str, seed: int) -> bool:
+    async def _open(self, slot: int) -> None:
+        """Opens a group, unless what is proposed for it is refused."""
+        task, seed = self._curriculum.next(self._rng), next(self._seeds)
+        if not await self._admitted(self._players[slot], task, seed):
+            return
+        size = self._config.group_size
+        if self._config.dynamic:
+            size = self._curriculum.rollouts(task, size)
+        group = self._replay.open_group(task, seed, size, self._scheduler.sampling)
+        seats = [Seat(group, task, seed, index, size) for index in range(size)]
+        self._scheduler.opened(group, seats, by=slot)
+        self._room.set()
+
+    async def _admitted(self, player: Player, task: str, seed: int) -> bool:
         """False where a proposal is refused before anything is rolled out."""
         if self._proposals is None:
             return True
-        self._admitting += 1
+        self._scheduler.opening += 1
         try:
-            return await self._proposals.admit(device, task, seed)
+            return self._proposals.admit(task, seed, await player.suggest(task, seed))
         finally:
-            self._admitting -= 1
+            self._scheduler.opening -= 1
             self._room.set()
 
-    async def _episode(self, device: LeasedDevice, member: Member) -> Trajectory:
-        task = self._taskset.task(member.task, member.seed)
-        longest = task.max_steps
-        if self._config.dynamic:
-            longest = self._curriculum.step_cap(member.task, longest)
-        trajectory = await run_episode(
-            task,
-            device,
-            self._policy,
-            keep_frame=self._store.put_frame,
-            spec=_SPEC,
-            group=member.group,
-            group_index=member.index,
-            group_size=member.size,
-            max_steps=longest,
-        )
-        trajectory.device, trajectory.lease_token = device.id, device.token
-        return trajectory
+    def _longest(self, seat: Seat) -> int:
+        """How many turns its episode may take."""
+        longest = self._taskset.task(seat.task, seat.seed).max_steps
+        if self._config.max_steps is not None:
+            longest = min(longest, self._config.max_steps)
+        return self._curriculum.step_cap(seat.task, longest) if self._config.dynamic else longest
 
     async def _judge(self, judging: Judging) -> None:
         while True:

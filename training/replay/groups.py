@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from guiagent.types import Step, Trajectory
 
@@ -39,6 +40,14 @@ class Group:
         """Of each member, whether it is an earlier episode."""
         fresh = {trajectory.id for trajectory in self.sampled}
         return tuple(member.id not in fresh for member in self.members)
+
+
+class Load(NamedTuple):
+    """How full a replay is, at one instant."""
+
+    pending: int  # groups opened and not yet taken or dropped
+    ready: int  # of these, the ones that have closed and wait for the trainer
+    taken_at: int | None  # version of the trainer's last batch, None before the first of this session
 
 
 @dataclass

@@ -19,7 +19,7 @@ from guiagent.errors import InfrastructureError
 from guiagent.types import Trajectory
 from rewards.proposals import comparable
 from training.algorithms.algorithm import FromBuffer, ReplayRule, RescueAllFail
-from training.replay.groups import Group, ReplayStats, Seat, oldest_version, staleness
+from training.replay.groups import Group, Load, ReplayStats, Seat, oldest_version, staleness
 from training.replay.rules import Buffer, drawn, failed, members
 from training.reward import outcome
 from training.scheduler import choose_batch
@@ -77,6 +77,7 @@ class Replay:
         self._closed: deque[_Pending] = deque()  # those of `_pending` that the trainer may take, oldest first
         self._kept = Buffer(rule)
         self._stats = ReplayStats()
+        self._taken_at: int | None = None
         self._changed = Condition()  # its lock is reentrant
 
     def open_group(self, task: str, seed: int, size: int, version: int = 0) -> str:
@@ -120,6 +121,7 @@ class Replay:
             batch = self._changed.wait_for(chosen, timeout)
             if not batch:
                 return []
+            self._taken_at = current_version
             for group in batch:
                 self._closed.remove(group)
             taken = [self._hand_over(group, current_version) for group in batch]
@@ -158,8 +160,14 @@ class Replay:
                 self._kept.add(trajectory)
 
     @property
+    def load(self) -> Load:
+        """What a scheduler bounds, to bound staleness."""
+        with self._changed:
+            return Load(len(self._pending), len(self._closed), self._taken_at)
+
+    @property
     def pending(self) -> int:
-        """Groups opened and not yet taken or dropped: what a scheduler bounds, to bound staleness."""
+        """Groups opened and not yet taken or dropped."""
         with self._changed:
             return len(self._pending)
 

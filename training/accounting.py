@@ -1,0 +1,104 @@
+"""What the time of devices, engine and trainer went into, update by update: sums, no clock, no I/O."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from guiagent.types import Trajectory
+from training.replay import Group
+
+
+@dataclass
+class _Sums:
+    episodes: int = 0
+    steps: int = 0
+    busy_s: float = 0.0
+    useful_s: float = 0.0
+    policy_s: float = 0.0
+    sampled_tokens: int = 0
+    trained_tokens: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Ledger:
+    """Counts episodes as they are committed and groups as they are learned from.
+
+    `figures` are of the time since they were last asked for, but for the costs per success, which are of the
+    session: what few successes cost cannot be told from one update.
+    """
+
+    devices: int
+    _since: _Sums = field(default_factory=_Sums)
+    _device_s: float = 0.0
+    _trainer_s: float = 0.0
+    _engine_s: float = 0.0
+    _successes: int = 0
+
+    def episode(self, trajectory: Trajectory) -> None:
+        """One that was committed, faulted or not."""
+        sums = self._since
+        sums.episodes += 1
+        sums.busy_s += trajectory.seconds
+        sums.policy_s += sum(step.policy_ms for step in trajectory.steps) / 1000
+        sums.steps += len(trajectory.steps)
+        sums.sampled_tokens += _tokens(trajectory)
+        if trajectory.fault is not None:
+            sums.faults[f"{trajectory.fault.origin}/{trajectory.fault.code}"] += 1
+        self._successes += trajectory.success
+
+    def learned(self, groups: Sequence[Group]) -> None:
+        """A batch that the trainer took."""
+        sums = self._since
+        for group in groups:
+            valid = [trajectory for trajectory in group.sampled if trajectory.valid]
+            sums.useful_s += sum(trajectory.seconds for trajectory in valid)
+            sums.trained_tokens += sum(_tokens(member) for member in group.members if member.valid)
+            if valid:
+                sums.outcomes[group_outcome(valid)] += 1
+
+    def figures(
+        self, seconds: float, phases: dict[str, float], engine_busy_s: float | None = None
+    ) -> dict[str, Any]:
+        """Of the last `seconds`, of which the trainer spent those in `phases`.
+
+        A device is busy in an episode, from its set-up to its check, also while it waits for the policy;
+        usefully busy in one that was learned from. An episode counts when it is committed, or learned from:
+        over a short time such a share may be above 1. `engine_busy_s` is how long the engine has been
+        answering since it was made, where it says.
+        """
+        sums, self._since = self._since, _Sums()
+        self._device_s += self.devices * seconds
+        self._trainer_s += seconds
+        engine: dict[str, float] = {}
+        if engine_busy_s is not None:
+            engine["engine_utilisation"] = (engine_busy_s - self._engine_s) / seconds
+            self._engine_s = engine_busy_s
+        per_success = 1 / self._successes if self._successes else float("nan")
+        return engine | {
+            "device_utilisation": sums.busy_s / (self.devices * seconds),
+            "useful_device_utilisation": sums.useful_s / (self.devices * seconds),
+            "trainer_utilisation": phases.get("learning", 0.0) / seconds,
+            "completions_in_flight": sums.policy_s / seconds,
+            "env_steps_per_second": sums.steps / seconds,
+            "sampled_tokens_per_second": sums.sampled_tokens / seconds,
+            "trained_tokens_per_second": sums.trained_tokens / seconds,
+            "fault_rate": sums.faults.total() / sums.episodes if sums.episodes else float("nan"),
+            "faults_by_code": dict(sums.faults),
+            "groups": {name: sums.outcomes[name] for name in ("all_fail", "all_success", "mixed")},
+            "device_seconds_per_success": self._device_s * per_success,
+            "trainer_seconds_per_success": self._trainer_s * per_success,
+            "phase_seconds": phases,
+        }
+
+
+def group_outcome(sampled: Iterable[Trajectory]) -> str:
+    """ "all_fail", "all_success" or "mixed", of valid trajectories."""
+    outcomes = {trajectory.success for trajectory in sampled}
+    return "mixed" if len(outcomes) > 1 else "all_success" if True in outcomes else "all_fail"
+
+
+def _tokens(trajectory: Trajectory) -> int:
+    return sum(len(step.policy.completion_ids) for step in trajectory.steps)

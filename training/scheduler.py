@@ -1,0 +1,178 @@
+"""The scheduler of asynchronous rollouts: what a free device plays next, and what the trainer takes.
+
+No clock, no I/O. A group's deadline is the last policy version at which it may be learned from: the version
+whose weights sampled when it was opened, plus the greatest staleness that is allowed. Two rules keep every
+deadline, so that nothing need be dropped:
+
+- a group is opened only while all that wait can be taken in time, a batch a version (`Limits.most_pending`);
+- a batch is the closed groups with the earliest deadlines, and it waits where it would make another one late:
+  the schedulability test of earliest deadline first (`choose_batch`).
+
+And rollouts run no further ahead than keeps the trainer fed: beside the groups that are at play, two batches
+may wait for it. How many are at play is counted over the last updates; by Little's law it is the trainer's
+pace times how long a group takes. While the trainer itself waits, only the deadlines bound what is opened.
+
+A group closes on all of its members. Whoever takes the first to finish, cuts off the last of too many, or
+drops those that grew old in waiting, learns from short episodes.
+
+With a staleness of 0 this is batch-synchronous training: a batch is opened, played, learned from, published.
+"""
+
+import heapq
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Generic, Literal, TypeVar
+
+Seat = TypeVar("Seat")
+
+_SPARE_BATCHES = 2  # that may wait for the trainer
+_SMOOTHING = 0.2  # of how many groups are at play, at each update
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What bounds how far rollouts run ahead.
+
+    A `sticky` device stays with its group, and opens one of its own before it helps with another: for devices
+    that set the same task up again for much less than a new one (a browser has its page loaded). Others play
+    what is missing of the oldest group, so that it closes soon: rollout-wise, DART, arXiv 2509.23866.
+    """
+
+    groups: int  # that the trainer takes at once
+    max_staleness: int  # policy versions between the sampling of a group's oldest token and its update
+    devices: int
+    sticky: bool = False
+
+    def most_pending(self, lag: int) -> int:
+        """Groups that may be open or wait for the trainer, with a new one among them, where its next batch is
+        taken `lag` versions after the one that samples now.
+
+        The new one is taken after all others. A group a device and one more batch keep every device busy and
+        the trainer too; more than those would only grow old.
+        """
+        return min(self.groups * (self.max_staleness + 1 - lag), self.devices + self.groups)
+
+
+def choose_batch(
+    closed: Sequence[int], open: Sequence[int], version: int, *, groups: int, max_staleness: int
+) -> list[int] | None:
+    """The `groups` that the trainer takes at `version`, as indices into `closed`; None where it has to wait.
+
+    `closed` and `open` are the versions that the groups were opened at. Earliest deadlines come first, and
+    among equals what closed first. It waits for a full batch, and for open groups that could not all be taken
+    in time after this one: those that are due by a later version have to fit into the batches until then.
+    Nobody waits for a group that is too old already.
+
+    Source: earliest deadline first, Liu and Layland, J. ACM 20 (1973).
+    """
+    if len(closed) < groups:
+        return None
+    oldest = version - max_staleness
+    at_play = sorted(opened for opened in open if opened >= oldest)
+    waiting = sorted(closed)
+    for opened in range(oldest, version + 1) if at_play else ():
+        unfinished, finished = bisect_right(at_play, opened), bisect_right(waiting, opened)
+        # With all the finished ones in this batch, the unfinished have the batches until they are too old.
+        if finished < groups and unfinished > groups * (opened - oldest):
+            return None
+    return heapq.nsmallest(groups, range(len(closed)), key=closed.__getitem__)
+
+
+@dataclass(slots=True)
+class _Open(Generic[Seat]):
+    """A group with seats that nobody has taken yet."""
+
+    version: int
+    seats: deque[Seat]
+
+
+class Scheduler(Generic[Seat]):
+    """Hands the seats of open groups to free devices, and says when to open another group.
+
+    It is told what happens: `took` and `published` by the trainer, `opened` and `returned` by whoever plays.
+    `opening` counts the groups that may be about to be opened, which takes time where a proposal has to be
+    looked at first.
+    """
+
+    def __init__(self, limits: Limits, version: int = 0) -> None:
+        self.opening = 0
+        self.sampling = version  # of the weights that sample: the oldest, where engines differ
+        self._taking = version  # at which the trainer takes its next batch
+        self._limits = limits
+        self._at_play: float | None = None  # groups, as a moving average; None before the first update
+        self._open: dict[Hashable, _Open[Seat]] = {}
+        self._oldest: list[tuple[int, int, Hashable]] = []  # a heap of those, and of some that are gone
+        self._order = count()
+        self._last: dict[Hashable, Hashable] = {}  # the group that a device played for last
+
+    def took(self, version: int, at_play: int) -> None:
+        """The trainer took a batch at `version`, while so many groups were open; told twice, it is one."""
+        if version < self._taking:
+            return
+        self._taking = version + 1
+        before = at_play if self._at_play is None else self._at_play
+        self._at_play = before + _SMOOTHING * (at_play - before)
+
+    def published(self, version: int) -> None:
+        """No older weights sample from now on."""
+        self.sampling = version
+
+    def opened(self, group: Hashable, seats: Iterable[Seat], *, by: Hashable) -> None:
+        """A device opened a group, with these seats to give."""
+        self._offer(group, seats, self.sampling)
+        self._last[by] = group
+
+    def returned(self, group: Hashable, seats: Iterable[Seat], version: int) -> None:
+        """Seats of a group that was opened at `version` are free again: their devices were lost, or all of
+        them in a restart."""
+        if group in self._open:
+            self._open[group].seats.extendleft(seats)
+        else:
+            self._offer(group, seats, version)
+
+    def next(self, device: Hashable, *, pending: int, ready: int) -> Seat | Literal["open", "wait"]:
+        """What a free device does: plays a seat, or opens a group, or waits until something changes.
+
+        `pending` groups are open or wait for the trainer, `ready` of them wait. A group that the trainer's
+        next batch cannot do without goes before everything else.
+        """
+        first = self._first()
+        if first is not None and self._open[first].version + self._limits.max_staleness <= self._taking:
+            return self._give(device, first)
+        if self._limits.sticky:
+            if (own := self._last.get(device)) in self._open:
+                return self._give(device, own)
+            if self._may_open(pending, ready):
+                return "open"
+        if first is not None:
+            return self._give(device, first)
+        return "open" if self._may_open(pending, ready) else "wait"
+
+    def _may_open(self, pending: int, ready: int) -> bool:
+        lag = self._taking - self.sampling
+        most: float = self._limits.most_pending(lag)
+        fed = lag > 0 or ready >= self._limits.groups
+        if fed and self._at_play is not None:
+            most = min(most, self._at_play + _SPARE_BATCHES * self._limits.groups)
+        return pending + self.opening < most
+
+    def _first(self) -> Hashable | None:
+        """Of the groups with seats to give, the one with the earliest deadline."""
+        while self._oldest and self._oldest[0][2] not in self._open:
+            heapq.heappop(self._oldest)
+        return self._oldest[0][2] if self._oldest else None
+
+    def _offer(self, group: Hashable, seats: Iterable[Seat], version: int) -> None:
+        self._open[group] = _Open(version, deque(seats))
+        heapq.heappush(self._oldest, (version, next(self._order), group))
+
+    def _give(self, device: Hashable, group: Hashable) -> Seat:
+        seats = self._open[group].seats
+        seat = seats.popleft()
+        if not seats:
+            del self._open[group]
+        self._last[device] = group
+        return seat
