@@ -299,6 +299,20 @@ def _valid(data: bytes, offset: int) -> memoryview | None:
     return payload if xxhash.xxh3_64_intdigest(payload, seed=kind) == checksum else None
 
 
+def whole_entries(segment: Path, offset: int) -> int:
+    """How many bytes of whole entries a segment holds from `offset` on, which is where one begins.
+
+    What follows them is a commit under way, or torn.
+    """
+    with segment.open("rb") as file:
+        file.seek(offset)
+        data = file.read()
+    end = 0
+    while (payload := _valid(data, end)) is not None:
+        end += _HEADER.size + len(payload)
+    return end
+
+
 def _payload(place: _Place) -> bytes:
     with place.segment.open("rb") as file:
         file.seek(place.offset)

@@ -50,6 +50,31 @@ def test_kubernetes_uses_images_that_are_built_and_files_that_are_there() -> Non
     assert not any(pod["automountServiceAccountToken"] for pod in pods)
 
 
+def test_the_ray_cluster_has_a_token_and_answers_its_own_nodes_alone() -> None:
+    folder = DOCKER / "kubernetes/ray"
+    (base,) = yaml.safe_load_all((folder / "kustomization.yaml").read_text())
+    found = [one for file in base["resources"] for one in yaml.safe_load_all((folder / file).read_text())]
+    cluster, policy = (
+        one for kind in ("RayCluster", "NetworkPolicy") for one in found if one["kind"] == kind
+    )
+    groups = [cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]]
+    for pod in (group["template"]["spec"] for group in groups):
+        (container,) = pod["containers"]
+        assert (
+            container["image"].removeprefix("guiagent/") in TARGETS
+            and not pod["automountServiceAccountToken"]
+        )
+        told = {variable["name"]: variable for variable in container["env"]}
+        assert (
+            told["RAY_AUTH_MODE"]["value"] == "token"
+            and "secretKeyRef" in told["RAY_AUTH_TOKEN"]["valueFrom"]
+        )
+    assert groups[0]["rayStartParams"]["dashboard-host"] == "127.0.0.1"
+    nodes = {"matchLabels": {"ray.io/cluster": cluster["metadata"]["name"]}}
+    assert policy["spec"]["podSelector"] == nodes
+    assert policy["spec"]["ingress"][0]["from"][0] == {"podSelector": nodes}
+
+
 def test_what_the_build_script_names_can_be_built() -> None:
     usage = subprocess.run([DOCKER / "build"], capture_output=True, text=True)
     assert usage.returncode == 2

@@ -1,0 +1,1 @@
+"""Starting a run past one process: `torchrun`, `ray`."""

@@ -1,0 +1,225 @@
+"""The players of a run on a Ray cluster: hosts that have them by the slot, and how the trainer sees each.
+
+A host holds nothing that matters: one that is lost is started elsewhere, and the seats that its players had
+are offered again. What was played it keeps until it is told that it is committed, for a trainer that takes
+over from another. Faults travel as data.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+import ray
+import torch
+import xxhash
+from ray.actor import ActorHandle
+from ray.exceptions import RayError
+
+from guiagent.client import FarmClient
+from guiagent.errors import Fault, FaultError
+from guiagent.types import Trajectory
+from rewards.tasksets import find_taskset
+from training.config import TrainConfig, checkpoint_folder
+from training.crew import Crew, OpenCrew, Opening
+from training.encode import Encoder
+from training.engine.policy import EnginePolicy
+from training.launch.ray_engines import PAUSE_S, RayEngine, raise_bugs
+from training.player import LeasedPlayer, PlayerLost
+from training.proposals import Suggestion
+from training.replay import Seat
+
+_decode = msgspec.msgpack.Decoder(Trajectory).decode
+
+
+class Played(NamedTuple):
+    """An episode on its way to the trainer."""
+
+    trajectory: bytes  # msgpack
+    frames: list[bytes]
+    faults: dict[str, int]  # of leases since the last one, by code
+
+
+class PlayersHost:
+    """Players with a device each, by slot. One trainer at a time gives them seats."""
+
+    def __init__(
+        self, config: TrainConfig, farm: tuple[str, str], engines: Sequence[str], slots: Sequence[int]
+    ) -> None:
+        torch.set_num_threads(1)
+        encoder = Encoder(checkpoint_folder(config.policy), config.dialect, config.max_pixels)
+        policy = EnginePolicy(encoder, RayEngine(*engines), config.rollout.history)
+        taskset = find_taskset(config.taskset)
+        client = FarmClient(*farm)
+        self._frames = {slot: _Frames() for slot in slots}
+        self._players = {
+            slot: LeasedPlayer(
+                client,
+                policy,
+                taskset,
+                self._frames[slot],
+                f"rollout {slot}",
+                kind=config.device.kind,
+                grants=config.device.grants,
+            )
+            for slot in slots
+        }
+        self._playing: dict[int, asyncio.Task[Any]] = {}
+        self._finished: dict[Seat, Played] = {}  # and not committed, as far as is known here
+
+    async def begin(self) -> dict[Seat, Played]:
+        """A trainer begins, perhaps another one: what is left for it. What is under way is dropped."""
+        for slot in list(self._playing):
+            await self._stop(slot)
+        return dict(self._finished)
+
+    async def ready(self, slot: int) -> Fault | None:
+        try:
+            await self._players[slot].ready()
+        except FaultError as error:
+            return error.fault
+        return None
+
+    async def play(self, slot: int, seat: Seat, max_steps: int) -> Played | Fault:
+        player = self._players[slot]
+        self._frames[slot].kept.clear()
+        task = self._playing[slot] = asyncio.create_task(player.play(seat, max_steps))
+        try:
+            trajectory = await task
+        except FaultError as error:
+            return error.fault
+        finally:
+            if self._playing.get(slot) is task:
+                del self._playing[slot]
+        faults, player.faults = dict(player.faults), Counter()
+        played = Played(msgspec.msgpack.encode(trajectory), list(self._frames[slot].kept.values()), faults)
+        self._finished[seat] = played
+        return played
+
+    async def forget(self, seat: Seat) -> None:
+        """It is committed."""
+        self._finished.pop(seat, None)
+
+    async def suggest(self, slot: int, task: str, seed: int) -> Suggestion | Fault:
+        try:
+            return await self._players[slot].suggest(task, seed)
+        except FaultError as error:
+            return error.fault
+
+    async def close(self, slot: int) -> None:
+        await self._stop(slot)
+        await self._players[slot].close()
+
+    async def _stop(self, slot: int) -> None:
+        if (task := self._playing.pop(slot, None)) is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, FaultError):
+                await task
+
+
+class _Frames:
+    """The different frames of an episode, kept as a store keeps them."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def __call__(self, frame: bytes) -> str:
+        digest = xxhash.xxh3_128_hexdigest(frame)
+        self.kept[digest] = frame
+        return digest
+
+
+class RayPlayer:
+    """A `Player` in another process, `slot` of `host`."""
+
+    def __init__(self, host: ActorHandle[Any], slot: int, crew: "_RayCrew") -> None:
+        self.faults: Counter[str] = Counter()
+        self._host = host
+        self._slot = slot
+        self._crew = crew
+
+    async def ready(self) -> None:
+        while True:
+            try:
+                fault = await self._host.ready.remote(self._slot)
+            except RayError as error:
+                raise_bugs(error)
+                await asyncio.sleep(PAUSE_S)
+                continue
+            if fault is not None:
+                raise FaultError(fault)
+            return
+
+    async def play(self, seat: Seat, max_steps: int) -> Trajectory:
+        played = self._crew.left.pop(seat, None)
+        if played is None:
+            played = await self._asked(self._host.play.remote(self._slot, seat, max_steps))
+        assert isinstance(played, Played)
+        self.faults.update(played.faults)
+        for frame in played.frames:
+            self._crew.opening.keep_frame(frame)
+        trajectory = _decode(played.trajectory)
+        self._crew.uncommitted[trajectory.id] = self._host, seat
+        return trajectory
+
+    async def suggest(self, task: str, seed: int) -> Suggestion:
+        suggestion = await self._asked(self._host.suggest.remote(self._slot, task, seed))
+        assert isinstance(suggestion, Suggestion)
+        return suggestion
+
+    async def close(self) -> None:
+        try:
+            await self._host.close.remote(self._slot)
+        except RayError as error:
+            raise_bugs(error)
+
+    async def _asked(self, answer: Any) -> Any:
+        try:
+            value = await answer
+        except RayError as error:
+            raise_bugs(error)
+            message = f"the players' host of slot {self._slot} was lost: {_line(error)}"
+            raise PlayerLost(Fault("farm", "host_lost", message, retryable=True)) from error
+        if isinstance(value, Fault):
+            raise FaultError(value)
+        return value
+
+
+class _RayCrew:
+    """What the players of a trainer share."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
+        self.left: dict[Seat, Played] = {}  # played for a trainer before this one, which never took it
+        self.uncommitted: dict[str, tuple[ActorHandle[Any], Seat]] = {}  # by trajectory
+
+    def committed(self, trajectory: Trajectory) -> None:
+        host, seat = self.uncommitted.pop(trajectory.id)
+        host.forget.remote(seat)
+
+
+def crew_on_ray(engines: Sequence[str], hosts: Sequence[tuple[ActorHandle[Any], Sequence[int]]]) -> OpenCrew:
+    """`engines` are the names of engines' hosts, `hosts` those of players, with the slots that each has."""
+
+    @contextmanager
+    def opened(opening: Opening) -> Iterator[Crew]:
+        crew, engine = _RayCrew(opening), RayEngine(*engines)
+        for host, _ in hosts:
+            try:
+                crew.left |= ray.get(host.begin.remote())
+            except RayError as error:  # it begins anew, with nothing
+                raise_bugs(error)
+        players = [RayPlayer(host, slot, crew) for host, slots in hosts for slot in slots]
+        try:
+            yield Crew(engine, players, crew.committed)
+        finally:
+            engine.close()
+
+    return opened
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
