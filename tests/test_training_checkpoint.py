@@ -9,6 +9,7 @@ import pickle
 import random
 import resource
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,6 +145,60 @@ def test_an_empty_folder_has_no_checkpoint(root: Path):
     assert load(root) is None
 
 
+def test_more_than_one_optimiser_and_named_tensors_come_back(root: Path):
+    """What a critic, adapters or a second optimiser need. An optimiser may come as its gathered state."""
+    run = Run().train(3)
+    critic = {"head.weight": torch.randn(3, 2).t(), "steps": torch.tensor(7)}
+    path = save(
+        root,
+        run.step,
+        save_model=run.save_model,
+        optimizer=optimizer_state(run.optimizer),
+        state={},
+        rng=run.rng,
+        extra={"critic": critic, "moments": optimizer_state(run.optimizer)[0]},
+    )
+    loaded = load(root)
+    assert loaded is not None
+    assert torch.equal(loaded.extra("critic")["head.weight"], critic["head.weight"])
+    assert loaded.extra("critic")["steps"] == 7
+    assert loaded.extra("moments").keys() == optimizer_state(run.optimizer)[0].keys()
+    assert loaded.extra("adapters") == {}
+    assert torch.equal(Run.resume(root).train(1).model[0].weight, run.train(1).model[0].weight)
+    flip(path / "extra-critic.safetensors", 100)
+    assert verify(path) == "extra-critic.safetensors is damaged"
+
+
+def test_the_model_of_a_checkpoint_loads_in_plain_transformers(checkpoint: Path, root: Path):
+    """In a process that has nothing of ours, with the weights of the learner that saved it."""
+    from training.algorithms import ALGORITHMS
+    from training.config import UpdateConfig
+    from training.encode import Encoder
+    from training.learner import Learner
+
+    learner = Learner(checkpoint, Encoder(checkpoint), ALGORITHMS["arpo"], UpdateConfig())
+    with torch.no_grad():
+        for parameter in learner.model.parameters():
+            parameter += 0.01
+    path = save(
+        root, 1, save_model=learner.save, optimizer=learner.optimizer_state(), state=learner.state(), rng={}
+    )
+    program = (
+        "import sys, safetensors.torch, transformers\n"
+        "model = transformers.AutoModelForImageTextToText.from_pretrained(sys.argv[1])\n"
+        "transformers.AutoProcessor.from_pretrained(sys.argv[1])\n"
+        "weights = {name: x.contiguous().clone() for name, x in model.state_dict().items()}\n"
+        "safetensors.torch.save_file(weights, sys.argv[2])\n"
+        "assert not any(name.split('.')[0] in ('training', 'guiagent') for name in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", program, str(path / "model"), str(root / "loaded.safetensors")]
+    subprocess.run(command, check=True, cwd=root, timeout=120, stderr=subprocess.DEVNULL)
+    loaded = load_file(root / "loaded.safetensors")
+    learned = learner.weights()
+    assert loaded.keys() == learned.keys()
+    assert all(torch.equal(loaded[name], learned[name]) for name in learned)
+
+
 # Keeping
 
 
@@ -214,6 +269,20 @@ def test_any_flipped_byte_is_found_and_the_one_before_is_used(root: Path):
         assert loaded.path == good
         assert loaded.refused == (f"step-000002: {file.relative_to(newest)} is damaged",)
         flip(file, 20)
+
+
+@pytest.mark.drill
+def test_any_flipped_bit_of_any_byte_is_found(root: Path):
+    path = Run().train(1).save(root)
+    for file in sorted(path.rglob("*.*")):
+        data = file.read_bytes()
+        for position in range(len(data)):
+            changed = bytearray(data)
+            changed[position] ^= 1 << position % 8
+            file.write_bytes(changed)
+            assert verify(path) is not None, f"{file} at {position}"
+        file.write_bytes(data)
+        assert verify(path) is None
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "state.json", "model/model.safetensors"])

@@ -2,12 +2,16 @@
 
     model/                 what the caller's `save_model` wrote: an ordinary Hugging Face folder
     optimizer.safetensors  the optimiser's tensors, by "<parameter>.<name>"
+    extra-*.safetensors    whatever else is learned: a critic, its optimiser, adapters
     rng.safetensors        the torch generators
     state.json             the optimiser's numbers, the other generators, and the caller's own state
     manifest.json          the xxh3-128 and the size of each of these, and of itself
 
 A checkpoint is written to a temporary folder, synced file by file, and renamed. The link `latest` is for
 people; `load` trusts only what it verifies. Nothing here is ever unpickled.
+
+How many processes shared the optimiser does not show: its tensors are written whole, and each process that
+restores takes its share of them.
 """
 
 import hashlib
@@ -30,11 +34,17 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from guiagent.errors import InfrastructureError
+from training.parallel import sharded_like, whole
 
 KEEP = 2
 _NAME = re.compile(r"step-(\d{6,})(?:\.(\d+))?")
 _TEMPORARY = ".tmp-"
 
+_NOTHING: Mapping[str, Mapping[str, Tensor]] = {}
+
+OptimizerState = tuple[
+    dict[str, Tensor], dict[str, Any]
+]  # tensors by "<parameter>.<name>", and as JSON the rest
 Generator = random.Random | np.random.Generator | torch.Generator
 
 
@@ -54,6 +64,11 @@ class Loaded:
         """The folder that `from_pretrained` reads."""
         return self.path / "model"
 
+    def extra(self, name: str) -> dict[str, Tensor]:
+        """The tensors that were saved under that name; {} where none were."""
+        file = self.path / _extra_file(name)
+        return load_file(file) if file.exists() else {}
+
     def restore(self, optimizer: Optimizer, rng: Mapping[str, Generator]) -> None:
         """Brings the optimiser and the generators, by their names, to where they were."""
         restore_optimizer(optimizer, load_file(self.path / "optimizer.safetensors"), self._optimizer)
@@ -65,18 +80,21 @@ def save(
     step: int,
     *,
     save_model: Callable[[Path], object],
-    optimizer: Optimizer,
+    optimizer: Optimizer | OptimizerState,
     state: dict[str, Any],
     rng: Mapping[str, Generator],
+    extra: Mapping[str, Mapping[str, Tensor]] = _NOTHING,
 ) -> Path:
     """Writes a checkpoint, durably, keeps only that and the one before it, and returns its folder.
 
-    `state` is JSON. A step that is already there (a run that went back, a last save) gets the suffix `.1`: no
-    checkpoint is ever overwritten. After going back to an older one, the later ones are removed.
+    `state` is JSON; `extra` are named sets of more tensors. A step that is already there (a run that went
+    back, a last save) gets the suffix `.1`: no checkpoint is ever overwritten. After going back to an older
+    one, the later ones are removed.
 
     Raises:
         InfrastructureError: the disk is full or failing; the checkpoints that were there are untouched.
     """
+    tensors, numbers = optimizer_state(optimizer) if isinstance(optimizer, Optimizer) else optimizer
     try:
         root.mkdir(parents=True, exist_ok=True)
         _sweep(root)
@@ -84,7 +102,13 @@ def save(
         (temporary / "model").mkdir(parents=True)
         try:
             save_model(temporary / "model")
-            _write_state(temporary, optimizer, step, state, rng)
+            save_file(tensors, temporary / "optimizer.safetensors")
+            for name, more in extra.items():
+                save_file({key: one.contiguous() for key, one in more.items()}, temporary / _extra_file(name))
+            rng_tensors, rng_rest = rng_state(rng)
+            save_file(rng_tensors, temporary / "rng.safetensors")
+            saved = {"step": step, "state": state, "optimizer": numbers, "rng": rng_rest}
+            (temporary / "state.json").write_text(json.dumps(saved))
             _seal(temporary)
             path = _new_name(root, step)
             os.rename(temporary, path)
@@ -113,14 +137,19 @@ def load(root: Path) -> Loaded | None:
         if (fault := verify(path)) is not None:
             refused.append(f"{path.name}: {fault}")
             continue
-        saved = json.loads((path / "state.json").read_bytes())
-        return Loaded(path, saved["step"], saved["state"], tuple(refused), saved["optimizer"], saved["rng"])
+        return reopen(path, tuple(refused))
     if refused:
         raise InfrastructureError(
             f"no checkpoint in {root} can be used ({'; '.join(refused)}): restore one from a copy, "
             "or delete the folder to start over"
         )
     return None
+
+
+def reopen(path: Path, refused: tuple[str, ...] = ()) -> Loaded:
+    """A checkpoint that was verified already, in this process or in another one."""
+    saved = json.loads((path / "state.json").read_bytes())
+    return Loaded(path, saved["step"], saved["state"], refused, saved["optimizer"], saved["rng"])
 
 
 def verify(path: Path) -> str | None:
@@ -143,15 +172,18 @@ def verify(path: Path) -> str | None:
     return None
 
 
-def optimizer_state(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimiser as tensors, by "<parameter>.<name>", and as JSON: all else that its state dict holds."""
+def optimizer_state(optimizer: Optimizer) -> OptimizerState:
+    """An optimiser as tensors, by "<parameter>.<name>", and as JSON: all else that its state dict holds.
+
+    Collective where its parameters are sharded; rank 0 has the tensors then.
+    """
     saved = optimizer.state_dict()
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, dict[str, Any]] = {}
     for parameter, values in saved["state"].items():
         for name, value in values.items():
             if isinstance(value, Tensor):
-                tensors[f"{parameter}.{name}"] = value.contiguous()
+                tensors[f"{parameter}.{name}"] = whole(value).contiguous()
             else:
                 numbers.setdefault(str(parameter), {})[name] = value
     return tensors, {"state": numbers, "param_groups": saved["param_groups"]}
@@ -159,10 +191,11 @@ def optimizer_state(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, 
 
 def restore_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
     """Puts back what `optimizer_state` gave, on an optimiser over the same parameters in the same order."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Any]] = {int(key): dict(values) for key, values in rest["state"].items()}
     for key, tensor in tensors.items():
-        parameter, name = key.split(".", 1)
-        state.setdefault(int(parameter), {})[name] = tensor
+        number, name = key.split(".", 1)
+        state.setdefault(int(number), {})[name] = sharded_like(tensor, parameters[int(number)])
     groups = [
         {key: tuple(value) if key == "betas" else value for key, value in group.items()}
         for group in rest["param_groups"]
@@ -194,15 +227,8 @@ def restore_rng(rng: Mapping[str, Generator], tensors: dict[str, Tensor], number
             generator.bit_generator.state = numbers[name]
 
 
-def _write_state(
-    folder: Path, optimizer: Optimizer, step: int, state: dict[str, Any], rng: Mapping[str, Generator]
-) -> None:
-    optimizer_tensors, optimizer_rest = optimizer_state(optimizer)
-    rng_tensors, rng_rest = rng_state(rng)
-    save_file(optimizer_tensors, folder / "optimizer.safetensors")
-    save_file(rng_tensors, folder / "rng.safetensors")
-    saved = {"step": step, "state": state, "optimizer": optimizer_rest, "rng": rng_rest}
-    (folder / "state.json").write_text(json.dumps(saved))
+def _extra_file(name: str) -> str:
+    return f"extra-{name}.safetensors"
 
 
 def _seal(folder: Path) -> None:

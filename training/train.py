@@ -3,8 +3,8 @@
 With proposed tasks and a judge it is ZeroGUI's loop: propose -> roll out -> judge -> commit -> ...
 
 Rollouts and updates overlap: episodes run on the event loop and sample in the engine's thread, updates run in
-another thread, and after each one the engine takes the new weights between two batches. Staleness is bounded
-by how many groups may be open or waiting, and what is too old all the same is dropped and counted.
+another thread, and the engine takes the weights of one while the next is being learned. `training.scheduler`
+bounds staleness by when it opens groups; what is too old all the same is dropped and counted.
 
 A run is a folder. Killed and started again it goes on: the newest valid checkpoint gives weights, optimiser,
 replay, curriculum and random states; the trajectory store gives every committed episode that no checkpoint
@@ -23,26 +23,31 @@ from typing import Any
 import torch
 
 from guiagent import config as configuration
-from guiagent.client import FarmClient
 from guiagent.errors import UsageError
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 from rewards.curriculum import CURRICULA, Curriculum
-from rewards.tasksets import TASKSETS
+from rewards.tasksets import find_taskset, training_names
+from rewards.tasksets.book import BookTasks
 from rewards.tasksets.proposed import Proposed
 from rewards.verdict_log import VerdictLog
 from rewards.verdicts import Judge
 from training import checkpoint
+from training.accounting import Ledger
 from training.agreement import GapMonitor, judged_and_true
-from training.algorithms.legacy import ALGORITHMS
+from training.algorithms import find_algorithm
 from training.config import TrainConfig, checkpoint_folder
-from training.engine.local import LocalPolicy
+from training.crew import OpenCrew, Opening
+from training.encode import Encoder
+from training.engine.local import LocalEngine
 from training.judging import Judging
 from training.learner import Learner, Update
-from training.metrics import Metrics
+from training.metrics import Metrics, Phases, accelerator_figures
 from training.proposals import Proposals
-from training.replay import Group, Replay
+from training.publishing import Publisher
+from training.replay import Group, Replay, adopt
 from training.rollout import Rollouts
+from training.scheduler import Limits
 
 _TAKE_TIMEOUT_S = 1.0
 
@@ -55,6 +60,7 @@ class Progress:
     steps: int
     seconds: float  # of training, over all the run's sessions
     episodes: int
+    env_steps: int  # turns of those episodes
     episodes_per_second: float
     success: float  # of the rollouts this update was made of
     staleness: float  # policy versions, mean over the groups taken
@@ -80,103 +86,137 @@ class Trained:
 async def train(
     config: TrainConfig,
     run: Path,
-    farm: FarmClient,
+    open_crew: OpenCrew,
     on_progress: Callable[[Progress], None],
     judge: Judge | None = None,
+    open_learner: Callable[..., Learner] = Learner,
 ) -> Trained:
-    """Train in the folder `run` until `config.steps` or `config.minutes`; goes on where it was cut before.
+    """Train in the folder `run` until `config.steps`, `minutes` or `env_steps`; goes on where it was cut.
 
     With a `judge`, its verdicts are the rewards, and the tasks' own checks are kept as audits that nothing
-    here learns from.
+    here learns from. `open_learner` is called as `Learner` is.
 
     Raises UsageError (an unknown task, proposals without a judge), InfrastructureError (disk full,
     checkpoints all damaged), and FloatingPointError when updates diverge.
     """
     torch.set_num_threads(1)  # two pools of spinning threads on few cores run ten times slower
-    with TrajectoryStore(run / "trajectories") as store:
+    with TrajectoryStore(run / "trajectories") as store, ExitStack() as held:
         configuration.save(config, run / "config.toml")
-        session = _Session(config, run, store, judge)
-        try:
-            return await session.run(farm, on_progress)
-        finally:
-            session.close()
+        return await _Session(config, run, store, held, open_crew, judge, open_learner).run(on_progress)
 
 
 class _Session:
     """One process's share of a run: everything with state, wired together, and the loop over updates."""
 
-    def __init__(self, config: TrainConfig, run: Path, store: TrajectoryStore, judge: Judge | None) -> None:
-        self._taskset = TASKSETS[config.taskset]()
-        if isinstance(self._taskset, Proposed) and judge is None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        run: Path,
+        store: TrajectoryStore,
+        held: ExitStack,
+        open_crew: OpenCrew,
+        judge: Judge | None,
+        open_learner: Callable[..., Learner],
+    ) -> None:
+        self._taskset = find_taskset(config.taskset)
+        if isinstance(self._taskset, Proposed | BookTasks) and judge is None:
             raise UsageError("proposed tasks have no reward of their own: add [judge] to the recipe")
-        for task in config.tasks:
-            self._taskset.task(task, 0)  # an unknown name is refused now, not in the first rollout
-        algorithm = ALGORITHMS[config.update.algorithm]
+        names = training_names(self._taskset, config.tasks)
+        turns = config.rollout.max_steps or max(self._taskset.task(name, 0).max_steps for name in names)
+        algorithm = find_algorithm(config.update.algorithm)
         loaded = checkpoint.load(run / "checkpoints")
-        start = loaded.model if loaded else checkpoint_folder(config.policy)
+        began_with = checkpoint_folder(config.policy)
+        start = loaded.model if loaded else began_with
         self._config, self._run, self._store = config, run, store
         self._rng = random.Random(config.seed)
-        self._replay = Replay(algorithm.rescue, config.seed, dynamic_sampling=algorithm.dynamic_sampling)
-        self._curriculum = Curriculum(config.tasks, weigh=CURRICULA[config.curriculum])
+        self._replay = Replay(
+            algorithm.replay, config.seed, flat_groups=algorithm.flat_groups, min_std=algorithm.min_std
+        )
+        self._curriculum = Curriculum(names, weigh=CURRICULA[config.curriculum])
         self._step, self._seconds = loaded.step if loaded else 0, 0.0
         self._began = self._saved = time.monotonic()
         seed = config.seed + self._step  # a resumed run must not draw the same numbers again
-        self._policy = LocalPolicy(start, max_new_tokens=config.rollout.max_new_tokens, seed=seed)
-        # One encoder for both: a picture that was sampled from is still in its cache when it is learned from.
-        self._learner = Learner(start, self._policy.encoder, algorithm, config.update)
+        # Of the policy that it all began with: a checkpoint of the run will be removed for a later one.
+        encoder = Encoder(began_with, config.dialect, config.max_pixels)
+        opening = Opening(run, encoder, seed, self._taskset, store.put_frame)
+        self._crew = held.enter_context(open_crew(opening))
+        self._learner = open_learner(
+            start,
+            encoder,
+            algorithm,
+            config.update,
+            start=began_with,
+            temperature=config.rollout.temperature,
+            longest=config.rollout.max_new_tokens * turns,
+            verdicts=config.update.verdicts,
+        )
         self._refused = loaded.refused if loaded else ()
         if loaded:
             self._seconds = float(loaded.state["seconds"])
             self._curriculum.restore(loaded.state["curriculum"])
             loaded.restore(self._learner.optimizer, {"rollouts": self._rng})
+            self._learner.restore(loaded.state["learner"], loaded.extra("critic"))
         self._replay.restore(loaded.state["replay"] if loaded else None, store)
-        self._policy.load_weights({}, self._step)
+        if config.update.seeds is not None and loaded is None:
+            with TrajectoryStore(config.update.seeds, readonly=True) as seeds:
+                self._replay.seed(adopt(seeds, store))
+        self._crew.engine.load_weights(self._learner.weights(), self._step)
+        self._env_steps = sum(len(trajectory.steps) for trajectory in store)
         self._gap = GapMonitor()
-        self._held = ExitStack()
-        self._held.callback(self._policy.close)
+        self._ledger = Ledger(len(self._crew.players))
+        self._phases = Phases()
         self._metrics = Metrics(run, after_step=self._step)
-        self._held.callback(self._metrics.close)
+        held.callback(self._metrics.close)
         self._proposals: Proposals | None = None
         if isinstance(self._taskset, Proposed):
-            self._proposals = Proposals(run, self._taskset, store)
-            self._held.callback(self._proposals.close)
+            self._proposals = Proposals(run, store)
+            held.callback(self._proposals.close)
         self._judging: Judging | None = None
         if judge is not None:
-            log = self._held.enter_context(VerdictLog(run / "verdicts.jsonl"))
+            log = held.enter_context(VerdictLog(run / "verdicts.jsonl"))
             self._judging = Judging(judge, store.frame, log)
 
-    def close(self) -> None:
-        self._held.close()
-
-    async def run(self, farm: FarmClient, on_progress: Callable[[Progress], None]) -> Trained:
+    async def run(self, on_progress: Callable[[Progress], None]) -> Trained:
         limits = self._config.update
         rollouts = Rollouts(
-            farm,
-            self._policy,
+            self._crew.players,
             self._taskset,
             self._store,
             self._replay,
             self._curriculum,
             self._config.rollout,
-            max_pending_groups=self._config.rollout.devices + limits.groups,
+            limits=Limits(
+                groups=limits.groups,
+                max_staleness=limits.max_staleness,
+                devices=len(self._crew.players),
+                sticky=self._config.device.kind
+                == "browser",  # its page is loaded: only the task is set up again
+            ),
+            version=self._step,
             rng=self._rng,
             on_trajectory=self._count,
             proposals=self._proposals,
             judging=self._judging,
         )
+        publisher = Publisher(self._crew.engine, rollouts.published)
         producing = asyncio.create_task(rollouts.run())
         self._began = time.monotonic() - self._seconds
         try:
             while groups := await self._take(producing, rollouts):
-                update = await asyncio.to_thread(self._learner.step, groups, self._store.frame)
+                with self._phases("learning"):
+                    update = await asyncio.to_thread(self._learner.step, groups, self._store.frame)
                 self._step += 1
-                await asyncio.to_thread(self._policy.load_weights, self._learner.weights(), self._step)
+                with self._phases("publishing"):
+                    await publisher.publish(self._learner.weights(), self._step)
                 self._seconds = time.monotonic() - self._began
                 progress = self._progress(groups, update, rollouts)
-                self._metrics.update(asdict(progress) | update.metrics | self._replay_figures())
+                figures = self._replay_figures() | self._utilisation(groups)
+                self._metrics.update(asdict(progress) | update.metrics | figures)
                 on_progress(progress)
                 if time.monotonic() - self._saved > 60 * self._config.checkpoint_minutes:
-                    await self._save()
+                    with self._phases("saving"):
+                        await self._save()
+            await publisher.settle()
         finally:
             producing.cancel()
             await asyncio.gather(producing, return_exceptions=True)
@@ -190,13 +230,14 @@ class _Session:
         """
         limits = self._config.update
         while not self._finished():
-            groups = await asyncio.to_thread(
-                self._replay.take,
-                limits.groups,
-                current_version=self._step,
-                max_staleness=limits.max_staleness,
-                timeout=_TAKE_TIMEOUT_S,
-            )
+            with self._phases("waiting"):
+                groups = await asyncio.to_thread(
+                    self._replay.take,
+                    limits.groups,
+                    current_version=self._step,
+                    max_staleness=limits.max_staleness,
+                    timeout=_TAKE_TIMEOUT_S,
+                )
             rollouts.make_room()
             if producing.done():
                 producing.result()
@@ -206,13 +247,20 @@ class _Session:
         return []
 
     def _count(self, trajectory: Trajectory) -> None:
+        self._env_steps += len(trajectory.steps)
+        self._crew.committed(trajectory)
         self._metrics.episode(trajectory)
+        self._ledger.episode(trajectory)
         if (both := judged_and_true(trajectory)) is not None:
             self._gap.add(*both)
 
     def _finished(self) -> bool:
-        minutes = self._config.minutes
-        return self._step >= self._config.steps or (minutes is not None and self._seconds >= 60 * minutes)
+        minutes, env_steps = self._config.minutes, self._config.env_steps
+        return (
+            self._step >= self._config.steps
+            or (minutes is not None and self._seconds >= 60 * minutes)
+            or (env_steps is not None and self._env_steps >= env_steps)
+        )
 
     async def _save(self) -> Path:
         """Write a checkpoint in a thread; what rollouts go on changing meanwhile is read before."""
@@ -221,15 +269,18 @@ class _Session:
             "seconds": self._seconds,
             "replay": self._replay.state(),
             "curriculum": self._curriculum.state(),
+            "learner": self._learner.state(),
         }
+        optimizer = await asyncio.to_thread(self._learner.optimizer_state)
         return await asyncio.to_thread(
             checkpoint.save,
             self._run / "checkpoints",
             self._step,
             save_model=self._learner.save,
-            optimizer=self._learner.optimizer,
+            optimizer=optimizer,
             state=state,
             rng={"rollouts": self._rng},
+            extra={"critic": critic} if (critic := self._learner.critic_state()) else {},
         )
 
     def _progress(self, groups: Sequence[Group], update: Update, rollouts: Rollouts) -> Progress:
@@ -239,10 +290,11 @@ class _Session:
             steps=self._config.steps,
             seconds=self._seconds,
             episodes=len(self._store),
+            env_steps=self._env_steps,
             episodes_per_second=rollouts.stats.per_second,
             success=sum(trajectory.success for trajectory in sampled) / max(len(sampled), 1),
             staleness=sum(group.staleness for group in groups) / len(groups),
-            faults=sum(rollouts.stats.faults.values()),
+            faults=rollouts.faults.total(),
             entropy=update.metrics.get("entropy", float("nan")),
             proposals=dict(self._proposals.counts) if self._proposals else {},
             unjudged=dict(self._judging.unknown) if self._judging else {},
@@ -254,8 +306,16 @@ class _Session:
         stats = self._replay.stats
         return {
             "stale_groups": stats.stale,
+            "invalid_groups": stats.invalid,
             "flat_groups": stats.flat,
             "masked": stats.masked,
             "replay_share": stats.replay_share,
             "staleness_histogram": stats.staleness,
         }
+
+    def _utilisation(self, groups: Sequence[Group]) -> dict[str, Any]:
+        engine = self._crew.engine
+        self._ledger.learned(groups)
+        seconds, phases = self._phases.read()
+        busy_s = engine.stats.busy_s if isinstance(engine, LocalEngine) else None
+        return self._ledger.figures(seconds, phases, busy_s) | accelerator_figures()

@@ -1,0 +1,249 @@
+"""A training run on replayed trajectories, made to be killed: all but the rollouts is the trainer's own.
+
+A session goes on from the run's checkpoint, and for every step commits the next group one member at a time,
+learns from it, writes its metrics and saves. `python -m tests.drills.replayed` forks sessions off a process
+that has all modules in memory, so that each takes as long as its work, and does no other file operations.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import xxhash
+from PIL import Image
+
+from guiagent.episode import PastTurn
+from guiagent.errors import GuiAgentError
+from guiagent.trajectories import TrajectoryStore
+from guiagent.types import Observation, Score, Step, Trajectory
+from training import checkpoint
+from training.algorithms import ALGORITHMS
+from training.config import UpdateConfig
+from training.encode import Encoder
+from training.engine.policy import LocalPolicy
+from training.learner import Learner
+from training.metrics import Metrics
+from training.replay import Replay
+
+_TASK, _SIZE = "task", 4
+_ALL_FAIL = 2  # the group that is rescued by a success of an earlier one
+_TRACER = 0x59616D61, -1  # prctl: let any process of this user trace us (Yama)
+
+
+class Outcome(NamedTuple):
+    """How a session ended: its exit code, or minus the signal that killed it, and what it said."""
+
+    code: int
+    said: str
+
+
+def sample(policy: Path, folder: Path, groups: int) -> None:
+    """A store of groups that the policy at `policy` samples on pictures of noise."""
+
+    async def episode(store: TrajectoryStore, group: int, index: int) -> Trajectory:
+        name = f"t{group}-{index}"
+        score = float(group != _ALL_FAIL and index % 2 == group % 2)
+        found = Trajectory(
+            name, _TASK, group, "Click on Tab #2.", [], "task_done", Score(score),
+            group=f"g{group:06d}", group_index=index, group_size=_SIZE,
+        )  # fmt: skip
+        history: list[PastTurn] = []
+        for turn in range(1 + index % 2):
+            shown = _noise(100 * group + (turn and 10 * index + turn))
+            output = await sampler.act(name, found.instruction, history, shown)
+            found.steps.append(Step(store.put_frame(shown.frame), shown.width, shown.height, output))
+            history.append(PastTurn(shown, output))
+        sampler.forget(name)
+        return found
+
+    async def play() -> None:
+        with TrajectoryStore(folder) as store:
+            pairs = [(group, index) for group in range(groups) for index in range(_SIZE)]
+            store.commit(await asyncio.gather(*(episode(store, *pair) for pair in pairs)))
+
+    sampler = LocalPolicy(policy, max_new_tokens=4, seed=0)
+    try:
+        asyncio.run(play())
+    finally:
+        sampler.close()
+
+
+def session(run: Path, source: Path, policy: Path, steps: int, poison: int | None = None) -> None:
+    """Train in `run` until `steps` on what `source` holds; goes on where an earlier session was cut.
+
+    From the update after step `poison` on, no gradient is finite.
+    """
+    algorithm = ALGORITHMS["arpo"]
+    with TrajectoryStore(source, readonly=True) as given, TrajectoryStore(run / "trajectories") as store:
+        members = {(t.group, t.group_index): t for t in given}
+        frames = {step.frame: given.frame(step.frame) for t in members.values() for step in t.steps}
+        loaded = checkpoint.load(run / "checkpoints")
+        start = loaded.model if loaded else policy
+        learner = Learner(start, Encoder(policy), algorithm, UpdateConfig(learning_rate=1e-3))
+        rng = random.Random(0)
+        step = loaded.step if loaded else 0
+        if loaded:
+            loaded.restore(learner.optimizer, {"rng": rng})
+            learner.restore(loaded.state["learner"], loaded.extra("critic"))
+        replay = Replay(algorithm.replay, seed=0)
+        replay.restore(loaded.state["replay"] if loaded else None, store)
+        metrics = Metrics(run, after_step=step)
+        for trajectory in store.read(loaded.state["counted"] if loaded else 0):
+            metrics.episode(trajectory)
+        while step < steps:
+            if not replay.ready and not replay.missing():
+                replay.open_group(_TASK, replay.opened, _SIZE)
+            for seat in replay.missing():
+                trajectory = members[seat.group, seat.index]
+                for shown in trajectory.steps:
+                    store.put_frame(frames[shown.frame])
+                store.commit([trajectory])
+                metrics.episode(trajectory)
+                replay.add(trajectory)
+            if step == poison:
+                next(learner.model.parameters()).register_hook(lambda gradient: gradient * torch.nan)
+            groups = replay.take(1, current_version=step, max_staleness=steps, timeout=0.0)
+            update = learner.step(groups, store.frame)
+            step += 1
+            drawn = {"step": step, "group": groups[0].id, "drawn": rng.random()}
+            metrics.update(drawn | {n: x for n, x in update.metrics.items() if "second" not in n})
+            checkpoint.save(
+                run / "checkpoints",
+                step,
+                save_model=learner.save,
+                optimizer=learner.optimizer,
+                state={"replay": replay.state(), "learner": learner.state(), "counted": len(store)},
+                rng={"rng": rng},
+            )
+        metrics.close()
+
+
+def evidence(run: Path) -> dict[str, Any]:
+    """All that a finished run must agree on with one that was never killed; times and file names left out."""
+    loaded = checkpoint.load(run / "checkpoints")
+    assert loaded is not None
+    assert not loaded.refused, loaded.refused
+    tensors = ["model/model.safetensors", "optimizer.safetensors"]
+    with TrajectoryStore(run / "trajectories", readonly=True) as store:
+        ids = store.ids
+    return {
+        "step": loaded.step,
+        "state": loaded.state,
+        "hashes": [xxhash.xxh3_128_hexdigest((loaded.path / name).read_bytes()) for name in tensors],
+        "trajectories": ids,
+        "metrics": [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()],
+    }
+
+
+class Sessions:
+    """The process that sessions are forked off."""
+
+    def __init__(self, source: Path, policy: Path) -> None:
+        command = [sys.executable, "-m", "tests.drills.replayed", str(source), str(policy)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def close(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def run(self, run: Path, steps: int, *strace: str, poison: int | None = None) -> Outcome:
+        """One session, under strace with these arguments if there are any."""
+        self._tell({"run": str(run), "steps": steps, "stopped": bool(strace), "poison": poison})
+        pid = int(self._hear())
+        with contextlib.ExitStack() as stack:
+            if strace:
+                tracer = stack.enter_context(_attached(pid, *strace))
+                os.kill(pid, signal.SIGCONT)
+                code = int(self._hear())
+                tracer.wait()
+            else:
+                code = int(self._hear())
+        return Outcome(code, (run / "said").read_text())
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
+
+    def _hear(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the process that forks sessions ended with {self._process.poll()}"
+        return line
+
+
+@contextlib.contextmanager
+def _attached(pid: int, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """strace, once it has hold of the process."""
+    command = ["strace", "-p", str(pid), *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
+        assert tracer.stderr is not None
+        line = tracer.stderr.readline()
+        if "attached" not in line:
+            os.kill(pid, signal.SIGKILL)
+            raise PermissionError(line.strip())
+        yield tracer
+
+
+def _noise(seed: int) -> Observation:
+    data = io.BytesIO()
+    Image.frombytes("RGB", (96, 64), random.Random(seed).randbytes(96 * 64 * 3)).save(data, "PNG")
+    return Observation(96, 64, media_type="image/png", frame=data.getvalue())
+
+
+def main() -> None:
+    source, policy = map(Path, sys.argv[1:])
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        run = Path(asked["run"])
+        run.mkdir(exist_ok=True)
+        if (pid := os.fork()) == 0:
+            os._exit(_child(run, source, policy, asked))
+        if asked["stopped"]:
+            os.waitpid(pid, os.WUNTRACED)  # until it waits to be traced
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _child(run: Path, source: Path, policy: Path, asked: dict[str, Any]) -> int:
+    with (run / "said").open("w") as said, contextlib.redirect_stderr(said):
+        if asked["stopped"]:
+            ctypes.CDLL(None).prctl(*_TRACER)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        try:
+            session(run, source, policy, asked["steps"], asked["poison"])
+        except GuiAgentError as error:
+            print(f"guiagent: {error}", file=sys.stderr)
+            return error.exit_code
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            return 70
+    return 0
+
+
+def copied(run: Path, to: Path) -> Path:
+    """A run as it stood, for one session to be killed in."""
+    shutil.copytree(run, to, symlinks=True)
+    return to
+
+
+if __name__ == "__main__":
+    main()
