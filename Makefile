@@ -30,4 +30,4 @@ setup:
 	@scripts/setup
 
 clean:
-	rm -rf .venv .venv-peers runs
+	rm -rf .venv .venv-osworld .venv-peers .venv-trl .venv-vllm runs

@@ -32,7 +32,8 @@ class Engine(Protocol):
         ...
 
     async def generate(self, request: Request) -> Completion:
-        """FaultError (origin "policy") where the engine stayed away; InfrastructureError where it never can."""
+        """FaultError (origin "policy") where the engine stayed away; InfrastructureError where it never
+        can."""
         ...
 
     def forget(self, conversation: str) -> None:
