@@ -13,9 +13,9 @@ test: setup check  ## everything but the long drills and the benchmarks
 	@scripts/osworld
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-drill: setup  ## the long fault drills
+drill: setup  ## the long fault drills, and vLLM where scripts/vllm has made its environment
 	@scripts/farm
-	$(BIN)/python -m pytest -m drill
+	$(BIN)/python -m pytest -m "drill or vllm"
 
 check: setup  ## style, types and layers
 	$(BIN)/ruff check

@@ -37,6 +37,13 @@ class InfrastructureError(GuiAgentError):
     exit_code = 3
 
 
+class DivergedError(GuiAgentError):
+    """Training has stopped making sense: losses that are no numbers, again and again. The last checkpoint is
+    from before."""
+
+    exit_code = 3
+
+
 class DialectError(GuiAgentError):
     """A model's text is not in its action language. Nothing was executed."""
 

@@ -314,9 +314,12 @@ def whole_entries(segment: Path, offset: int) -> int:
 
 
 def _payload(place: _Place) -> bytes:
-    with place.segment.open("rb") as file:
-        file.seek(place.offset)
-        return file.read(place.length)
+    try:
+        with place.segment.open("rb") as file:
+            file.seek(place.offset)
+            return file.read(place.length)
+    except OSError as error:
+        raise InfrastructureError(f"cannot read {place.segment}: {error.strerror}") from error
 
 
 def _damaged(segment: Path, offset: int, what: str) -> NoReturn:

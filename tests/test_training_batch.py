@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.batch import Batch, Sample, collate, rope_positions, sampled_logprobs
+from training.batch import Sample, collate, rope_positions
 from training.encode import Encoder, Picture
 from training.pretrained import open_model
 from training.tiny.model import MERGE, PATCH
@@ -43,7 +43,7 @@ def sample(encoder: Encoder, turns: int, seed: int) -> Sample:
     """A conversation of `turns` turns about noise, with random completions."""
     rng = random.Random(seed)
     noise = torch.Generator().manual_seed(seed)
-    ids, sampled, pictures = [], [], []
+    ids, pictures = [], []
     for turn in range(turns):
         grid = (1, 2 * rng.randint(1, 4), 2 * rng.randint(1, 4))
         patches = torch.randn(grid[1] * grid[2], 3 * PATCH**2, generator=noise)
@@ -55,8 +55,7 @@ def sample(encoder: Encoder, turns: int, seed: int) -> Sample:
             prompt = encoder.first_prompt("word " * rng.randint(1, 9), picture)
         completion = [rng.randrange(7, 200) for _ in range(rng.randint(1, 8))]
         ids += prompt + completion
-        sampled += [False] * len(prompt) + [True] * len(completion)
-    return Sample(ids, sampled, [-0.5 * s for s in sampled], pictures)
+    return Sample(ids, pictures)
 
 
 @given(parts=turns, tail=st.integers(0, 5))
@@ -91,46 +90,19 @@ def test_positions_go_on_from_start(before, after, tail):
 def test_padding_and_neighbours_do_not_change_a_samples_logits(model, encoder):
     samples = [sample(encoder, turns, seed) for seed, turns in enumerate((1, 3, 2, 1))]
     with torch.no_grad():
-        together = model(**collate(samples, encoder, MERGE).inputs).logits
+        together = model(**collate(samples, encoder, MERGE)).logits
         for row, one in enumerate(samples):
-            alone = model(**collate([one], encoder, MERGE).inputs).logits[0]
+            alone = model(**collate([one], encoder, MERGE)).logits[0]
             assert (together[row, : len(one.ids)] - alone).abs().max() <= 2e-6 * alone.abs().max()
 
 
-def test_a_batch_says_which_tokens_were_sampled_and_how_likely(encoder):
+def test_a_batch_is_padded_on_the_right(encoder):
     samples = [sample(encoder, turns, seed) for seed, turns in enumerate((2, 1))]
-    batch = collate(samples, encoder, MERGE)
+    inputs = collate(samples, encoder, MERGE)
     for row, one in enumerate(samples):
         n = len(one.ids)
-        assert batch.ids[row, :n].tolist() == one.ids
-        assert batch.sampled[row].tolist() == [*one.sampled, *[False] * (batch.ids.shape[1] - n)]
-        assert batch.inputs["attention_mask"][row].sum() == n
-        assert torch.equal(batch.logprobs[row] < 0, batch.sampled[row])
-        assert batch.ids[row, n:].eq(encoder.pad).all()
-    assert len(batch.inputs["image_grid_thw"]) == 3
-    assert batch.inputs["pixel_values"].shape[0] == batch.inputs["image_grid_thw"].prod(dim=-1).sum()
-
-
-def test_sampled_logprobs_are_of_the_distribution_that_was_drawn_from():
-    """Logits with what cannot be drawn left out; entropy beside them; nothing where nothing was sampled."""
-    generator = torch.Generator().manual_seed(1)
-    logits = torch.randn(2, 5, 6, generator=generator, requires_grad=True)
-    ids = torch.tensor([[4, 0, 1, 4, 2], [4, 4, 2, 4, 3]])
-    sampled = torch.tensor([[0, 1, 1, 0, 1], [0, 0, 1, 0, 0]], dtype=torch.bool)
-    batch = Batch({}, ids, sampled, torch.zeros(2, 5))
-    logprobs, entropy = sampled_logprobs(logits, batch, unsampled=[4, 5])
-
-    drawable = torch.log_softmax(logits[..., :4], dim=-1)
-    for row, column in sampled.nonzero().tolist():
-        expected = drawable[row, column - 1, ids[row, column]]  # a token is drawn from the logits before it
-        assert torch.allclose(logprobs[row, column], expected)
-    assert (logprobs[~sampled] == 0).all()
-    bits = -(drawable.exp() * drawable).sum(-1)
-    assert torch.allclose(entropy, torch.where(sampled, bits.roll(1, dims=1), 0.0))
-    assert not entropy.requires_grad
-
-    logprobs.sum().backward()
-    assert logits.grad.isfinite().all()
-    touched = logits.grad.abs().sum(-1) > 0
-    assert torch.equal(touched[:, :-1], sampled[:, 1:]) and not touched[:, -1].any()
-    assert logits.grad[..., 4:].eq(0).all()
+        assert inputs["input_ids"][row, :n].tolist() == one.ids
+        assert inputs["attention_mask"][row].sum() == n
+        assert inputs["input_ids"][row, n:].eq(encoder.pad).all()
+    assert len(inputs["image_grid_thw"]) == 3
+    assert inputs["pixel_values"].shape[0] == inputs["image_grid_thw"].prod(dim=-1).sum()

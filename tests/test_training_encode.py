@@ -127,9 +127,7 @@ def test_pictures_are_what_transformers_makes_of_them(encoder, size, format):
 @pytest.mark.parametrize("temporal", [1, 2])
 def test_patchify_is_the_processors_own(encoder, temporal):
     pixels = torch.rand(64, 96, 3)
-    theirs, *grid = encoder.images.patchify(
-        pixels.permute(2, 0, 1).numpy(), 16, 2, temporal
-    )
+    theirs, *grid = encoder.images.patchify(pixels.permute(2, 0, 1).numpy(), 16, 2, temporal)
     assert grid == [4, 6]
     assert torch.equal(patchify(pixels, 16, 2, temporal), torch.from_numpy(theirs.copy()))
 

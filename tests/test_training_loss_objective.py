@@ -291,6 +291,31 @@ def test_on_policy_the_gradient_is_that_of_reinforce(level):
     assert value == pytest.approx(-(1.5 + 1.5 - 0.5 + 2.0) / 4)
 
 
+@pytest.mark.parametrize(
+    ("level", "cap", "expected"),
+    [
+        ("token", 1.0, -0.893443),
+        ("token", 2.0, -0.975005),
+        ("sequence", 1.0, -0.898293),
+        ("sequence", 2.0, -0.974596),
+    ],
+)
+def test_worked_numbers_of_a_corrected_step(level, cap, expected):
+    objective = Objective(
+        surrogate=Clipped(level=level, low=0.1, high=0.28, against="proximal"),
+        aggregation="token_mean",
+        correction=Correction(level="token", kind="truncate", cap=cap),
+    )
+    tokens = dataclasses.replace(
+        tokens_of([[([0.1, 0.2, 0.3], 1.0)]], objective),
+        logprobs=torch.tensor([-0.9, -1.9, -0.6]),
+        proximal=torch.tensor([-1.0, -2.0, -0.5]),
+        behaviour=torch.tensor([-1.2, -1.5, -0.5]),
+    )
+    loss = objective_loss(tokens, objective, no_history())
+    assert loss.value.item() == pytest.approx(expected, abs=1e-6)
+
+
 def test_what_is_labelled_wrong_has_no_other_term():
     objective = OBJECTIVES["seagent"]
     step = [[([0.3], 1.0)], [([0.2], -1.0)]]

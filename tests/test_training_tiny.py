@@ -23,7 +23,7 @@ from guiagent.types import Observation, ObserveSpec, PolicyStep, Step, Trajector
 from rewards.tasksets.miniwob import GROUNDING_TASKS, HEIGHT, TRAIN_TASKS, UNSEEN_TASKS, WIDTH, MiniWob
 from training.config import WarmStartConfig
 from training.encode import Encoder
-from training.engine.local import LocalPolicy
+from training.engine.policy import LocalPolicy
 from training.tiny import demos, warm_start
 
 SHIPPED = Path(training.tiny.__file__).parent / "checkpoint"

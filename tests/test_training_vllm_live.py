@@ -36,7 +36,7 @@ from training.tiny.model import MERGE
 from training.weights import SHARED_MEMORY, WeightWriter, Written, shared_memory_folder
 
 pytestmark = [
-    pytest.mark.drill,
+    pytest.mark.vllm,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
         not (ENVIRONMENT / "installed").is_file(), reason="vLLM is not installed: scripts/vllm"

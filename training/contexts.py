@@ -1,7 +1,8 @@
 """What the model saw: a trajectory's turns as the token sequences they were sampled in.
 
-A context goes on from turn to turn until a turn begins a `fresh` one. With the full history a trajectory is one
-context; with anchored windows one for every W turns; with sliding windows one for every turn past the first W.
+A context goes on from turn to turn until a turn begins a `fresh` one. With the full history a trajectory is
+one context; with anchored windows one for every W turns; with sliding windows one for every turn past the
+first W.
 """
 
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from guiagent.types import Trajectory
 
 
 class Context(NamedTuple):
-    """One token sequence: prompt, completion, prompt, completion ... All lists but `frames` have its length."""
+    """One token sequence: prompt, completion, prompt ... All lists but `frames` have its length."""
 
     ids: list[int]
     sampled: list[bool]  # the policy's own tokens

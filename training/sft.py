@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import replace
 
-from guiagent.errors import UsageError
+from guiagent.errors import DivergedError, UsageError
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import PolicyStep, Step, Trajectory
 from training import optimizers
@@ -51,7 +51,7 @@ def fine_tune(config: SftConfig, output: Path, on_progress: Callable[[Progress],
     Raises:
         UsageError: there is no store, or nothing in it to learn from.
         InfrastructureError: there is no checkpoint, or something is damaged.
-        FloatingPointError: the loss is no number.
+        DivergedError: the loss is no number.
     """
     start = checkpoint_folder(config.policy)
     encoder = Encoder(start, config.dialect, config.max_pixels)
@@ -136,7 +136,7 @@ class _Tutor:
             part.backward()
             loss += float(part.detach())
         if not math.isfinite(loss):
-            raise FloatingPointError(f"the loss is {loss}; lower update.learning_rate")
+            raise DivergedError(f"the loss is {loss}; lower update.learning_rate")
         clip_gradients(self._parameters, self._update.max_grad_norm)
         self._optimizer.step()
         self._schedule.step()

@@ -97,7 +97,7 @@ async def train(
     here learns from. `open_learner` is called as `Learner` is.
 
     Raises UsageError (an unknown task, proposals without a judge), InfrastructureError (disk full,
-    checkpoints all damaged), and FloatingPointError when updates diverge.
+    checkpoints all damaged), and DivergedError when updates diverge.
     """
     torch.set_num_threads(1)  # two pools of spinning threads on few cores run ten times slower
     with TrajectoryStore(run / "trajectories") as store, ExitStack() as held:
@@ -160,13 +160,19 @@ class _Session:
         if config.update.seeds is not None and loaded is None:
             with TrajectoryStore(config.update.seeds, readonly=True) as seeds:
                 self._replay.seed(adopt(seeds, store))
-        self._crew.engine.load_weights(self._learner.weights(), self._step)
+        self._crew.engine.load_weights(self._weights(), self._step)
         self._env_steps = sum(len(trajectory.steps) for trajectory in store)
         self._gap = GapMonitor()
         self._ledger = Ledger(len(self._crew.players))
         self._phases = Phases()
         self._metrics = Metrics(run, after_step=self._step)
         held.callback(self._metrics.close)
+        # Episodes since the last line of metrics that is kept: the next one tells of them.
+        told = loaded.state["told"] if loaded else 0
+        for trajectory in store.read(told):
+            if trajectory.group:
+                self._metrics.episode(trajectory)
+        self._counted, self._told = len(store), told
         self._proposals: Proposals | None = None
         if isinstance(self._taskset, Proposed):
             self._proposals = Proposals(run, store)
@@ -207,11 +213,12 @@ class _Session:
                     update = await asyncio.to_thread(self._learner.step, groups, self._store.frame)
                 self._step += 1
                 with self._phases("publishing"):
-                    await publisher.publish(self._learner.weights(), self._step)
+                    await publisher.publish(self._weights(), self._step)
                 self._seconds = time.monotonic() - self._began
                 progress = self._progress(groups, update, rollouts)
                 figures = self._replay_figures() | self._utilisation(groups)
                 self._metrics.update(asdict(progress) | update.metrics | figures)
+                self._told = self._counted
                 on_progress(progress)
                 if time.monotonic() - self._saved > 60 * self._config.checkpoint_minutes:
                     with self._phases("saving"):
@@ -250,6 +257,7 @@ class _Session:
         self._env_steps += len(trajectory.steps)
         self._crew.committed(trajectory)
         self._metrics.episode(trajectory)
+        self._counted += 1
         self._ledger.episode(trajectory)
         if (both := judged_and_true(trajectory)) is not None:
             self._gap.add(*both)
@@ -262,6 +270,12 @@ class _Session:
             or (env_steps is not None and self._env_steps >= env_steps)
         )
 
+    def _weights(self) -> dict[str, torch.Tensor]:
+        """What the engine is given of every version."""
+        vllm = self._config.rollout.vllm
+        alone = vllm is not None and vllm.update == "lora"
+        return self._learner.adapter() if alone else self._learner.weights()
+
     async def _save(self) -> Path:
         """Write a checkpoint in a thread; what rollouts go on changing meanwhile is read before."""
         self._saved = time.monotonic()
@@ -270,6 +284,7 @@ class _Session:
             "replay": self._replay.state(),
             "curriculum": self._curriculum.state(),
             "learner": self._learner.state(),
+            "told": self._told,
         }
         optimizer = await asyncio.to_thread(self._learner.optimizer_state)
         return await asyncio.to_thread(

@@ -10,7 +10,21 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from tests.bench import desktop, freshness, leases, memory, pool, readiness, reset, startup, stepping, vm
+from tests.bench import (
+    asynchrony,
+    desktop,
+    engine,
+    freshness,
+    leases,
+    memory,
+    pool,
+    readiness,
+    reset,
+    startup,
+    stepping,
+    training,
+    vm,
+)
 from tests.bench.rows import Row
 
 SUBJECTS = {
@@ -24,6 +38,9 @@ SUBJECTS = {
     "memory": memory.rows,
     "desktop": desktop.rows,
     "vm": vm.rows,
+    "engine": engine.rows,
+    "training": training.rows,
+    "asynchrony": asynchrony.rows,
 }
 RESULTS = Path("runs/bench/results.json")
 _VERDICTS = {True: "[green]holds[/]", False: "[red]missed[/]", None: "[yellow]not measured[/]"}

@@ -70,6 +70,15 @@ def at_most(name: str, unit: str, ours: Arm, limit: float, peer: Arm | None = No
     return _row(name, mine, theirs, ratio, f"<= {limit:g} {unit}", mine <= limit, unit, note)
 
 
+def share_of_the_peer(name: str, unit: str, ours: Arm, peer: Arm, at_most: float) -> Row:
+    """Goal: the median of ours is at most that share of the peer's."""
+    goal = f"<= {at_most:g}x"
+    if peer.missing:
+        return _row(name, median(ours.figures), None, None, goal, None, unit, f"peer missing: {peer.missing}")
+    mine, theirs = median(ours.figures), median(peer.figures)
+    return _row(name, mine, theirs, mine / theirs, goal, mine / theirs <= at_most, unit)
+
+
 def _row(
     name: str,
     ours: float,

@@ -31,7 +31,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.errors import DivergedError, InfrastructureError, UsageError
 from training import checkpoint as checkpoints
 from training.algorithms import find_algorithm
 from training.algorithms.algorithm import Algorithm
@@ -70,6 +70,10 @@ class _Weights(msgspec.Struct, tag=True):
     """Take part in gathering them; so of the others."""
 
 
+class _Adapter(msgspec.Struct, tag=True):
+    pass
+
+
 class _Optimizer(msgspec.Struct, tag=True):
     pass
 
@@ -82,7 +86,7 @@ class _End(msgspec.Struct, tag=True):
     pass
 
 
-_Message = _Open | _Restore | _Learn | _Weights | _Optimizer | _Save | _End
+_Message = _Open | _Restore | _Learn | _Weights | _Adapter | _Optimizer | _Save | _End
 
 _decode: Callable[[bytes], _Message] = msgspec.msgpack.Decoder(_Message).decode
 
@@ -150,6 +154,10 @@ class LeadingLearner(Learner):
         with self._others.doing(_Weights()):
             return super().weights()
 
+    def adapter(self) -> dict[str, Tensor]:
+        with self._others.doing(_Adapter()):
+            return super().adapter()
+
     def optimizer_state(self) -> OptimizerState:
         with self._others.doing(_Optimizer()):
             return super().optimizer_state()
@@ -184,7 +192,7 @@ def follow(config: TrainConfig, ranks: Distributed) -> None:
     """On every other rank: do what rank 0 does to its learner, until it says that the run is over."""
     try:
         _follow(config, ranks)
-    except (LostProcess, FloatingPointError):  # all ranks find the latter at once, and rank 0 tells
+    except (LostProcess, DivergedError):  # all ranks find the latter at once, and rank 0 tells
         sys.exit(_QUIET)
 
 
@@ -209,6 +217,8 @@ def _follow(config: TrainConfig, ranks: Distributed) -> None:
                     learner.step(groups, frames.__getitem__)
                 case _Weights():
                     learner.weights()
+                case _Adapter():
+                    learner.adapter()
                 case _Optimizer():
                     learner.optimizer_state()
                 case _Save():

@@ -10,8 +10,8 @@ class Tokens:
     """The N tokens that the policy sampled in one micro-batch, trajectory after trajectory, turn after turn.
 
     A micro-batch holds whole trajectories, so that a mean over a turn or a trajectory is one over its tokens
-    here. `weights` carries the aggregation of the whole optimiser step: the gradients of the micro-batches, and
-    of the ranks, simply add up, however the step was split.
+    here. `weights` carries the aggregation of the whole optimiser step: the gradients of the micro-batches,
+    and of the ranks, simply add up, however the step was split.
 
     `behaviour` is NaN where the engine reported no log-probability. `proximal` is the policy at the start of
     the step (log-probabilities recomputed before its first update), `reference` a frozen or slowly moved one.

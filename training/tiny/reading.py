@@ -122,10 +122,9 @@ def show(case: Case, encoder: Encoder, by: tuple[int, int] = (0, 0)) -> Shown:
 
 def read(network: PreTrainedModel, encoder: Encoder, batch: Sequence[Shown]) -> Readings:
     """One forward pass over all of the batch; with gradients where they are on."""
-    samples = [Sample(s.ids, [False] * len(s.ids), [0.0] * len(s.ids), s.pictures) for s in batch]
     merge: int = network.config.vision_config.spatial_merge_size
-    collated = collate(samples, encoder, merge)
-    hidden = network.model(**collated.inputs).last_hidden_state
+    inputs = collate([Sample(s.ids, s.pictures) for s in batch], encoder, merge)
+    hidden = network.model(**inputs).last_hidden_state
     head: torch.Tensor = network.lm_head.weight
     answers = head[encoder.tokenizer.convert_tokens_to_ids(["0", "1", "2", "3"])]
     rows = torch.tensor([row for row, s in enumerate(batch) for _ in s.ends])
@@ -135,7 +134,7 @@ def read(network: PreTrainedModel, encoder: Encoder, batch: Sequence[Shown]) -> 
     places = [(n, row, at) for n, (row, click) in enumerate(screens) for at in click]
     number, row, at = torch.tensor(places, dtype=torch.long).reshape(-1, 3).unbind(dim=1)
     scores = torch.log_softmax(hidden[row, at - 1] @ head.T, dim=-1)
-    likelihoods = scores.gather(-1, collated.ids[row, at][:, None])[:, 0]
+    likelihoods = scores.gather(-1, inputs["input_ids"][row, at][:, None])[:, 0]
     clicks = torch.zeros(len(screens)).index_add(0, number, likelihoods)
     return Readings(
         verdicts=logits[:, 1] - logits[:, 0] + clicks,

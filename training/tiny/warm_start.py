@@ -5,7 +5,7 @@ starts anew.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +19,11 @@ from guiagent.protocols import Device
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.tasksets.miniwob import GROUNDING_TASKS, TRAIN_TASKS, MiniWob
-from training.batch import Sample, collate, sampled_logprobs
 from training.config import WarmStartConfig
+from training.contexts import Context
 from training.encode import Encoder, Picture
+from training.forward import score
+from training.packing import Branch, pack
 from training.tiny import collecting, demos, model, supervised
 from training.tiny.collecting import Job, KeepFrame, OnProgress, Progress
 
@@ -74,29 +76,32 @@ def _losses(
     rng = random.Random(seed)
     with TrajectoryStore(demonstrations, readonly=True) as store:
         trajectories: Sequence[Trajectory] = list(store)
+
+        def screenshot(name: str) -> Picture:
+            return encoder.picture(store.frame(name))
+
         while True:
-            samples = [_sample(rng.choice(trajectories), store, encoder) for _ in range(size)]
-            batch = collate(samples, encoder, model.MERGE)
-            logprobs, _ = sampled_logprobs(network(**batch.inputs).logits, batch, encoder.unsampled)
-            yield -logprobs[batch.sampled].mean()
+            contexts = [_context(rng.choice(trajectories), screenshot, encoder) for _ in range(size)]
+            shown = pack([[Branch(one)] for one in contexts], screenshot, encoder.image_token, model.MERGE)
+            yield -score(network, shown, encoder.unsampled).logprobs.mean()
 
 
-def _sample(trajectory: Trajectory, store: TrajectoryStore, encoder: Encoder) -> Sample:
+def _context(trajectory: Trajectory, screenshot: Callable[[str], Picture], encoder: Encoder) -> Context:
     """A demonstration as the sequence the policy would have seen and emitted."""
-    ids: list[int] = []
-    sampled: list[bool] = []
-    pictures: list[Picture] = []
-    for step in trajectory.steps:
-        picture = encoder.picture(store.frame(step.frame))
-        if pictures:
+    context = Context([], [], [], [], [])
+    for turn, step in enumerate(trajectory.steps):
+        picture = screenshot(step.frame)
+        if context.ids:
             prompt = encoder.next_prompt(picture, ended=True)
         else:
             prompt = encoder.first_prompt(trajectory.instruction, picture)
         completion = encoder.completion(step.policy.text)
-        ids += [*prompt, *completion]
-        sampled += [False] * len(prompt) + [True] * len(completion)
-        pictures.append(picture)
-    return Sample(ids, sampled, [0.0] * len(ids), pictures)
+        context.ids.extend([*prompt, *completion])
+        context.sampled.extend([False] * len(prompt) + [True] * len(completion))
+        context.logprobs.extend([0.0] * (len(prompt) + len(completion)))
+        context.turns.extend([turn] * (len(prompt) + len(completion)))
+        context.frames.append(step.frame)
+    return context
 
 
 def _id(index: int) -> str:

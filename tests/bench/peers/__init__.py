@@ -13,8 +13,6 @@ from pathlib import Path
 from tests.bench.pace import Pace, together
 
 _ROOT = Path(__file__).resolve().parents[3]
-_REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-_VENV = _ROOT / ".venv-peers"
 
 
 class PeerMissing(Exception):
@@ -34,6 +32,22 @@ def pace(peer: str, devices: int, steps: int) -> Pace:
             one.stdin.write("go\n")
             one.stdin.flush()
         return together([Pace(*json.loads(_line(one, peer))) for one in running])
+
+
+def figures(python: Path, module: str, *arguments: object) -> dict[str, float]:
+    """What a program of `tests.bench` prints in its last line, which is JSON, run by itself to its end."""
+    done = subprocess.run(
+        [str(python), "-m", module, *map(str, arguments)],
+        cwd=_ROOT,
+        env=os.environ | {"PYTHONWARNINGS": "ignore"},
+        text=True,
+        capture_output=True,
+    )
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise PeerMissing(f"{module} does not run: {said[-1][:200]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def _line(process: subprocess.Popen[str], peer: str) -> str:
@@ -80,20 +94,31 @@ def _farama() -> Path:
 
 @cache
 def _browsergym() -> Path:
-    """Its pins exclude ours, so it lives in an environment of its own."""
     if not shutil.which("chromium"):
         _install_debian("chromium")
-    python, installed = _VENV / "bin" / "python", _VENV / "installed"
-    wanted = _REQUIREMENTS.read_text()
+    return _environment("browsergym", "peers", "requirements.txt")
+
+
+@cache
+def trl() -> Path:
+    """The Python of an environment with TRL."""
+    return _environment("trl", "trl", "trl_requirements.txt")
+
+
+def _environment(peer: str, name: str, requirements: str) -> Path:
+    """The Python of `.venv-NAME`, made if need be: a peer's pins exclude ours."""
+    venv, listed = _ROOT / f".venv-{name}", Path(__file__).with_name(requirements)
+    python, installed = venv / "bin" / "python", venv / "installed"
+    wanted = listed.read_text()
     if not installed.exists() or installed.read_text() != wanted:
         for command in (
-            [sys.executable, "-m", "venv", str(_VENV)],
-            [str(python), "-m", "pip", "install", "--quiet", "-r", str(_REQUIREMENTS)],
+            [sys.executable, "-m", "venv", str(venv)],
+            [str(python), "-m", "pip", "install", "--quiet", "-r", str(listed)],
         ):
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 said = done.stderr.strip().splitlines() or ["it said nothing"]
-                raise PeerMissing(f"browsergym cannot be installed: {said[-1][:200]}")
+                raise PeerMissing(f"{peer} cannot be installed: {said[-1][:200]}")
         installed.write_text(wanted)
     return python
 

@@ -1,0 +1,117 @@
+"""Training on whole trajectories: beside TRL's GRPOTrainer, and beside our own model fed step by step."""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel
+
+from guiagent.types import Trajectory
+from tests.bench import peers, small_vlm
+from tests.bench.packed import checkpoint, frames, trajectory
+from tests.bench.rows import Arm, Row, at_least, interleave, share_of_the_peer, times_the_peer
+from tests.bench.small_vlm import ACTION_TOKENS, TURNS, WINDOW
+from training.contexts import Context, contexts
+from training.encode import Encoder
+from training.forward import score
+from training.packing import Branch, Pack, pack, tree
+
+_STEPS = 4  # optimiser steps in a process; the first one more, which is not counted
+_REPEATS = 3
+
+
+def rows(rounds: int) -> Iterator[Row]:
+    yield from _beside_trl(rounds)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        encoder = Encoder(checkpoint(Path(folder)))
+        for turns in (TURNS, 2 * TURNS):
+            yield _beside_steps(rounds, encoder, turns)
+
+
+def _beside_trl(rounds: int) -> Iterator[Row]:
+    """One process a measurement, so that memory is each one's own."""
+    ours = _Runs(lambda: Path(sys.executable), "tests.bench.packed", _STEPS)
+    full = _Runs(peers.trl, "tests.bench.peers.trl", _STEPS, "full")
+    same = _Runs(peers.trl, "tests.bench.peers.trl", _STEPS, "growing")
+    interleave(rounds, ours.tokens, full.tokens, same.tokens)
+    same.images.missing = same.tokens.missing
+    full.memory.missing = full.tokens.missing
+    name = f"training, {TURNS} steps, window of {WINDOW}"
+    yield times_the_peer(f"{name} | TRL", "action tokens/s", ours.tokens, full.tokens, 3)
+    yield times_the_peer(f"{name}, same screens | TRL", "screens/s", ours.images, same.images, 2.3)
+    yield share_of_the_peer(f"{name}, above the model | TRL", "MB at peak", ours.memory, full.memory, 0.35)
+
+
+class _Runs:
+    """A program that trains, and what its runs found. A screen counts for every action whose context shows
+    it."""
+
+    def __init__(self, python: Callable[[], Path], module: str, *arguments: object) -> None:
+        self._python, self._module, self._arguments = python, module, arguments
+        self.tokens, self.images, self.memory = (Arm(self._run) for _ in range(3))
+
+    def _run(self) -> float:
+        """One run measures all three; the first is told by returning it."""
+        found = peers.figures(self._python(), self._module, *self._arguments)
+        self.images.figures.append(found["images"] / found["seconds"])
+        self.memory.figures.append(found["peak_mb"])
+        return TURNS * ACTION_TOKENS / found["seconds"]
+
+
+def _beside_steps(rounds: int, encoder: Encoder, turns: int) -> Row:
+    """Forward and backward pass of an episode with its full history, packed and step by step; no padding in
+    either.
+
+    What packing saves is as much as there are fewer tokens, or it is lost somewhere.
+    """
+    model = small_vlm.model().train()
+    whole = trajectory(encoder, frames(turns), turns, None)
+    screens = frames(turns)
+
+    def packed(branches: list[Branch]) -> Pack:
+        return pack([branches], lambda name: encoder.picture(screens[name]), encoder.image_token, 2)
+
+    together = [packed(tree(contexts(whole), encoder.image_token))]
+    apart = [packed([Branch(step)]) for step in _steps(whole)]
+    fewer = sum(len(one.ids) for one in apart) / len(together[0].ids)
+
+    def measure() -> float:
+        pairs = [
+            (_seconds(model, encoder, apart), _seconds(model, encoder, together)) for _ in range(_REPEATS)
+        ]
+        return statistics.median(slow / fast for slow, fast in pairs) / fewer
+
+    arm = Arm(measure)
+    _seconds(model, encoder, together)
+    interleave(rounds, arm)
+    name = f"packed full history of {turns} steps, {fewer:.1f}x fewer tokens"
+    return at_least(name, "of that in time", arm, 0.9)
+
+
+def _steps(whole: Trajectory) -> Iterator[Context]:
+    """Each step as a sequence of its own: all that came before it, and what it sampled."""
+    (context,) = contexts(whole)
+    for turn in range(len(whole.steps)):
+        end = len(context.turns) - context.turns[::-1].index(turn)
+        own = [s and t == turn for s, t in zip(context.sampled, context.turns, strict=True)]
+        yield Context(
+            context.ids[:end],
+            own[:end],
+            context.logprobs[:end],
+            context.turns[:end],
+            context.frames[: turn + 1],
+        )
+
+
+def _seconds(model: PreTrainedModel, encoder: Encoder, packs: list[Pack]) -> float:
+    began = time.perf_counter()
+    for one in packs:
+        (-score(model, one, encoder.unsampled).logprobs.sum()).backward()
+    seconds = time.perf_counter() - began
+    model.zero_grad()
+    return seconds

@@ -1,0 +1,114 @@
+"""Attention over packed contexts: in one row, every token sees its own context's past and nothing else.
+
+Registered with transformers as "packed"; `use` makes a model's language part run it. Without a `layout` it is
+plain causal attention, so the model goes on to serve padded batches.
+
+There is no mask, of any size. A context whose beginning is stored once for several is made whole again for
+the attention alone, where it is a plain causal sequence: gathered keys and queries cost next to nothing
+beside the layers that ran once. On a GPU in half precision all contexts go to one variable-length
+FlashAttention kernel (PyTorch 2.10 and newer), elsewhere each goes, with its neighbours of equal length, to
+`scaled_dot_product_attention`.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+
+def _find_kernel() -> Any:
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:  # an older PyTorch
+        return None
+    return varlen_attn
+
+
+_KERNEL = _find_kernel()
+_NAME = "packed"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which contexts lie in a row of L tokens."""
+
+    lengths: tuple[int, ...]  # tokens of each context, with the beginning it shares
+    starts: Tensor  # [contexts + 1] int32, the lengths summed up from 0
+    places: (
+        Tensor | None
+    )  # [sum of lengths]: where in the row each context's tokens are; None: just so, in order
+    kept: Tensor | None  # [L]: which of `places` gives a token its output
+
+    def to(self, device: torch.device) -> Self:
+        places = None if self.places is None else self.places.to(device)
+        kept = None if self.kept is None else self.kept.to(device)
+        return replace(self, starts=self.starts.to(device), places=places, kept=kept)
+
+
+def use(model: PreTrainedModel) -> None:
+    """Switch the language part of a Qwen-VL model over; its vision tower keeps its own attention."""
+    if model.config.text_config._attn_implementation != _NAME:
+        model.set_attn_implementation({"text_config": _NAME})
+
+
+def _packed(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    layout: Layout | None = None,
+    scaling: float | None = None,
+    **rest: Any,
+) -> tuple[Tensor, None]:
+    """`query` is [1, heads, L, size], `key` and `value` may have fewer heads; the result is [1, L, heads,
+    size]."""
+    if layout is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
+    # [L, heads, size]; under autocast a norm or the rotation may have left queries and keys in float32
+    q, k, v = (x[0].transpose(0, 1).to(value.dtype) for x in (query, key, value))
+    if layout.places is not None:
+        q, k, v = (x.index_select(0, layout.places) for x in (q, k, v))
+    attend = _by_kernel if _has_kernel(q) else _by_length
+    out = attend(q, k, v, layout, scaling)
+    if layout.kept is not None:
+        out = out.index_select(0, layout.kept)
+    return out[None], None
+
+
+def _by_length(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scaling: float | None) -> Tensor:
+    parts: list[Tensor] = []
+    start = 0
+    for length, equal in groupby(layout.lengths):
+        count = len(list(equal))
+        block = slice(start, start + count * length)
+        query, key, value = (x[block].unflatten(0, (count, length)).transpose(1, 2) for x in (q, k, v))
+        out = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+        parts.append(out.transpose(1, 2).flatten(0, 1))
+        start = block.stop
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _has_kernel(q: Tensor) -> bool:
+    return _KERNEL is not None and q.is_cuda and q.dtype in (torch.bfloat16, torch.float16)
+
+
+def _by_kernel(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scaling: float | None) -> Tensor:
+    starts, longest = layout.starts, max(layout.lengths)
+    causal = (-1, 0)
+    out: Tensor = _KERNEL(
+        q, k, v, starts, starts, longest, longest, scale=scaling, window_size=causal, enable_gqa=True
+    )
+    return out
+
+
+# Not compiled: lengths differ from pack to pack, and it would be done anew for each.
+AttentionInterface.register(_NAME, torch.compiler.disable(_packed))
+AttentionMaskInterface.register(_NAME, sdpa_mask)

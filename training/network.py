@@ -1,0 +1,169 @@
+"""The model that is trained: precision, adapters, sharding, the frozen one it began as, and saving."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import register_fsdp_forward_method
+from transformers import PreTrainedModel
+
+from training import adapters
+from training.config import OptimizationConfig
+from training.encode import Encoder
+from training.features import KeptFeatures
+from training.forward import Look, Scores, look, score
+from training.packing import Branch, Pack, pack
+from training.parallel import whole
+from training.pretrained import open_model, preparation_files
+from training.ranks import Ranks
+
+Shard = Callable[[PreTrainedModel], PreTrainedModel]
+
+
+class Network:
+    """A checkpoint opened for training.
+
+    Without adapters all weights are float32 and learn, whatever `config.precision` the activations have; with
+    them only the adapters do, and the frozen weights keep the precision they were saved in. `start` is the
+    checkpoint the whole run began with: what adapters are laid over, and the `reference` where one is wanted.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        encoder: Encoder,
+        config: OptimizationConfig,
+        ranks: Ranks,
+        *,
+        start: Path,
+        reference: bool,
+        temperature: float,
+        device: torch.device,
+        shard: Shard | None,
+    ) -> None:
+        saved = checkpoint / adapters.FOLDER
+        # A run that begins with a checkpoint of another one begins with all of it, and new adapters.
+        goes_on = config.lora is not None and checkpoint != start and saved.is_dir()
+        model = open_model(start if goes_on else checkpoint)
+        if config.gradient_checkpointing:
+            model.activation_checkpointing_enable({"use_reentrant": False})
+        if config.compile:
+            for layer in model.model.language_model.layers:
+                layer.compile(dynamic=True)
+        self._adapters = None
+        if config.lora is None:
+            model = model.float()
+        else:
+            self._adapters = adapters.adapted(model, config.lora, saved if goes_on else None)
+        if config.freeze_vision:
+            model.model.visual.requires_grad_(False)
+        self.model = _placed(model.train(), device, shard)
+        self._encoder, self._ranks = encoder, ranks
+        self._preparation = preparation_files(encoder.checkpoint)
+        self._temperature, self.device = temperature, device
+        self._bfloat16 = config.precision == "bfloat16"
+        self._merge: int = model.config.vision_config.spatial_merge_size
+        self._frozen: PreTrainedModel | None = None
+        if reference and self._adapters is None:
+            self._frozen = _placed(open_model(start).float().requires_grad_(False), device, shard)
+        # Processes that look at different screens would wait for each other in a sharded tower for ever.
+        keeps = ranks.world == 1 and not any(p.requires_grad for p in model.model.visual.parameters())
+        self._look: Look = KeptFeatures() if keeps else look
+        self._sizes = tuple(
+            sum(p.numel() for p in part.parameters())
+            for part in (model.model.language_model, model.model.visual)
+        )
+
+    @property
+    def hidden_size(self) -> int:
+        size: int = self.model.config.text_config.hidden_size
+        return size
+
+    def pack(self, trajectories: list[list[Branch]], frame: Callable[[str], bytes]) -> Pack:
+        """`frame` gives a stored screenshot's bytes by its hash."""
+        encoder = self._encoder
+        made = pack(trajectories, lambda name: encoder.picture(frame(name)), encoder.image_token, self._merge)
+        return made.to(self.device)
+
+    def score(self, pack: Pack, *, entropy_gradient: bool = False, hidden: bool = False) -> Scores:
+        """Under the model as it is now."""
+        return self._score(self.model, pack, self._look, entropy_gradient=entropy_gradient, hidden=hidden)
+
+    @torch.no_grad()
+    def reference_logprobs(self, pack: Pack) -> Tensor:
+        """[N], under the policy that the run began with. Raises ValueError where no reference is wanted."""
+        if self._adapters is not None:
+            with self._adapters.disable_adapter():
+                return self._score(self.model, pack, self._look).logprobs
+        if self._frozen is None:
+            raise ValueError("this network was opened without its reference")
+        return self._score(self._frozen, pack, look).logprobs
+
+    def flops(self, pack: Pack) -> float:
+        """An estimate for a forward and a backward pass: 6 for each weight and token, or patch."""
+        language, vision = map(float, self._sizes)
+        patches = sum(len(picture.patches) for picture in pack.pictures)
+        return 6.0 * (language * len(pack.ids) + vision * patches)
+
+    def weights(self) -> dict[str, Tensor]:
+        """All weights by the names of the checkpoint, adapters added in. Collective; rank 0 has them."""
+        return adapters.merged(self.model)
+
+    def adapter(self) -> dict[str, Tensor]:
+        """The adapters alone, by peft's names: what an engine that has the rest can be given. Collective;
+        rank 0 has them. Raises ValueError where there are none."""
+        if self._adapters is None:
+            raise ValueError("this network was opened without adapters")
+        return {name: whole(x) for name, x in adapters.saved_state(self._adapters).items()}
+
+    def save(self, directory: Path) -> None:
+        """Write an ordinary Hugging Face folder, and the adapters by themselves in a folder of it.
+        Collective; rank 0 writes."""
+        weights = self.weights()
+        own = {name: whole(x) for name, x in self._adapter_state().items()}
+        if self._ranks.rank:
+            return
+        self.model.save_pretrained(directory, state_dict=weights)
+        for name, data in self._preparation.items():
+            (directory / name).write_bytes(data)
+        if self._adapters is not None:
+            self._adapters.save_pretrained(str(directory / adapters.FOLDER), state_dict=own)
+
+    def _adapter_state(self) -> dict[str, Tensor]:
+        if self._adapters is None:
+            return {}
+        return {name: x for name, x in self._adapters.state_dict().items() if ".lora_" in name}
+
+    def _score(
+        self,
+        model: PreTrainedModel,
+        pack: Pack,
+        look: Look,
+        *,
+        entropy_gradient: bool = False,
+        hidden: bool = False,
+    ) -> Scores:
+        with self._autocast():
+            return score(
+                model,
+                pack,
+                self._encoder.unsampled,
+                temperature=self._temperature,
+                entropy_gradient=entropy_gradient,
+                hidden=hidden,
+                look=look,
+            )
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type, torch.bfloat16) if self._bfloat16 else nullcontext()
+
+
+def _placed(model: PreTrainedModel, device: torch.device, shard: Shard | None) -> PreTrainedModel:
+    torch.nn.Module.to(model, device)
+    if shard is None:
+        return model
+    sharded = shard(model)
+    register_fsdp_forward_method(sharded, "get_image_features")
+    return sharded
