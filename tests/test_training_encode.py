@@ -15,6 +15,7 @@ from PIL import Image
 from guiagent.actions import Click
 from guiagent.coordinates import smart_resize
 from guiagent.errors import FaultError, InfrastructureError
+from training import encode
 from training.encode import Encoder, patchify
 
 EXACT = (160, 224)  # both sides whole visual tokens: no resizing
@@ -174,3 +175,15 @@ def test_a_model_without_pictures_is_refused(checkpoint, tmp_path):
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
     with pytest.raises(InfrastructureError, match="image_token_id"):
         Encoder(folder)
+
+
+def test_pictures_seen_lately_are_kept_within_a_bound(encoder, monkeypatch):
+    frames = [frame(seed=100 + seed) for seed in range(3)]
+    first = encoder.picture(frames[0])
+    assert encoder.picture(frames[0]) is first
+    monkeypatch.setattr(encode, "_KEPT_BYTES", 2 * first.patches.nbytes)
+    for other in frames[1:]:
+        encoder.picture(other)
+    assert encoder.picture(frames[1]) is encoder.picture(frames[1])
+    again = encoder.picture(frames[0])  # it was the oldest, and had to go
+    assert again is not first and torch.equal(again.patches, first.patches)

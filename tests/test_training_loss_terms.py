@@ -315,11 +315,11 @@ def test_a_capped_kl_never_pulls_harder_than_the_advantage(distance, advantage, 
     logprobs = tensor(distance).requires_grad_()
     config = Kl(form=form, coef=coef, advantage_cap=True)
     kl_loss(logprobs, tensor(0.0), tensor(advantage), config).sum().backward()
-    assert abs(logprobs.grad.item()) <= abs(advantage) * (1 + 1e-9)
+    assert abs(logprobs.grad.item()) <= abs(advantage) * (1 + 1e-9) + 1e-12  # expm1's rounding
     free = tensor(distance).requires_grad_()
     kl_loss(free, tensor(0.0), tensor(advantage), Kl(form=form, coef=coef)).sum().backward()
     if abs(free.grad.item()) <= abs(advantage):
-        assert logprobs.grad.item() == pytest.approx(free.grad.item())
+        assert logprobs.grad.item() == pytest.approx(free.grad.item(), abs=1e-12)
 
 
 @settings(deadline=None)

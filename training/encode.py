@@ -6,9 +6,10 @@ model saw.
 """
 
 import io
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from training.pretrained import open_preparation, readable
 
 _TEXT = "\N{OBJECT REPLACEMENT CHARACTER}"  # stands in a rendered template for text that is encoded by itself
 _REPLY = {"role": "assistant", "content": [{"type": "text", "text": _TEXT}]}
-_CACHED_PICTURES = 512
+_KEPT_BYTES = 512 * 2**20  # of pictures; one of a full HD screen takes about 50 MB
 
 
 class Picture(NamedTuple):
@@ -71,7 +72,9 @@ class Encoder:
         self.pad: int = self.tokenizer.pad_token_id
         self.unsampled: list[int] = sorted(placeholders | ({self.pad} - {self.eos}))
         self.dialect = self._dialect(dialect)
-        self.picture = lru_cache(_CACHED_PICTURES)(self._picture)
+        self._kept: OrderedDict[bytes, Picture] = OrderedDict()  # by their frames, latest use last
+        self._kept_bytes = 0
+        self._keeping = Lock()
 
     def first_prompt(self, instruction: str, picture: Picture) -> list[int]:
         """The tokens before the first completion: the dialect's prompt and the first picture.
@@ -134,8 +137,21 @@ class Encoder:
             dialect.space = CoordinateSpace("resized", factor, self._min_pixels, self._max_pixels)
         return dialect
 
-    def _picture(self, frame: bytes) -> Picture:
-        return self.prepare(decode(frame))
+    def picture(self, frame: bytes) -> Picture:
+        """An encoded screenshot as the vision tower takes it; those seen lately are kept. Thread-safe."""
+        with self._keeping:
+            if (known := self._kept.get(frame)) is not None:
+                self._kept.move_to_end(frame)
+                return known
+        made = self.prepare(decode(frame))
+        with self._keeping:
+            if frame not in self._kept:
+                self._kept[frame] = made
+                self._kept_bytes += made.patches.nbytes
+            while self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1:
+                _, oldest = self._kept.popitem(last=False)
+                self._kept_bytes -= oldest.patches.nbytes
+        return made
 
     def prepare(self, image: Image.Image) -> Picture:
         """An RGB image as the vision tower takes it."""

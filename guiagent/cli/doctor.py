@@ -119,6 +119,12 @@ def _checkpoint() -> str:
     return str(SMALL_POLICY)
 
 
+def _vllm() -> str:
+    if not Path(".venv-vllm/bin/python").is_file():
+        raise InfrastructureError("no environment for vLLM here: scripts/vllm makes it")
+    return "in .venv-vllm"
+
+
 _CHECKS: tuple[tuple[str, Callable[[], str], bool], ...] = (
     ("python", _python, True),
     ("browser", _browser, True),
@@ -133,5 +139,7 @@ _CHECKS: tuple[tuple[str, Callable[[], str], bool], ...] = (
     ("phone", _device("phone"), False),
     ("vm", _vm, False),
     ("postgres", _package("psycopg", "postgres"), False),
+    ("ray", _package("ray", "ray"), False),
+    ("vllm", _vllm, False),
     ("gpu", _gpu, False),
 )
