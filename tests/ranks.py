@@ -35,10 +35,13 @@ LAST = ((0, 1, 2, 3),)  # the step after the resume
 LONE = ((1,),)  # leaves a process with nothing
 
 
-def config_of(algorithm: str) -> TrainConfig:
-    return TrainConfig.model_validate(
-        {"update": {"algorithm": algorithm, "learning_rate": 1e-4, "batch_tokens": 400}}
-    )
+ADAPTERS = " with adapters"  # after an algorithm's name
+
+
+def config_of(run: str) -> TrainConfig:
+    update = {"algorithm": run.removesuffix(ADAPTERS), "learning_rate": 1e-4, "batch_tokens": 400}
+    lora = {"lora": {"rank": 4, "alpha": 8}} if run.endswith(ADAPTERS) else {}
+    return TrainConfig.model_validate({"update": update | lora})
 
 
 def groups_of(members: Sequence[Sequence[int]], source: Sequence[Trajectory]) -> list[Group]:
@@ -62,7 +65,7 @@ def go_on(
     loaded = checkpoint.load(root)
     assert loaded is not None
     update = config_of(algorithm).update
-    learner = open_learner(loaded.model, Encoder(loaded.model), find_algorithm(algorithm), update)
+    learner = open_learner(loaded.model, Encoder(loaded.model), find_algorithm(update.algorithm), update)
     loaded.restore(learner.optimizer, {})
     learner.restore(loaded.state["learner"], {})
     metrics = learner.step(groups_of(LAST, list(store)), store.frame).metrics
@@ -101,7 +104,8 @@ def _lead(folder: Path, start: Path, algorithm: str, ranks: Distributed) -> None
     config = config_of(algorithm)
     with TrajectoryStore(folder / "source", readonly=True) as store:
         with leading(ranks) as open_learner:
-            learner = open_learner(start, Encoder(start), find_algorithm(algorithm), config.update)
+            named = find_algorithm(config.update.algorithm)
+            learner = open_learner(start, Encoder(start), named, config.update)
             steps = learn(learner, store, folder / "together" / algorithm, lone=algorithm == "dart_paper")
         with leading(ranks) as open_learner:
             last = go_on(

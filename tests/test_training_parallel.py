@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from guiagent.trajectories import TrajectoryStore
 from tests.drills.replayed import sample
-from tests.ranks import config_of, go_on, learn
+from tests.ranks import ADAPTERS, config_of, go_on, learn
 from training import checkpoint as checkpoints
 from training.algorithms import find_algorithm
 from training.encode import Encoder
@@ -21,7 +21,8 @@ from training.launch.torchrun import _failure
 from training.learner import Learner
 from training.parallel import shares
 
-ALGORITHMS = ("arpo", "dart_paper")  # the second has a KL term, and all else that needs forward passes before
+# The second has a KL term, and all else that needs forward passes before; the third trains adapters only.
+ALGORITHMS = ("arpo", "dart_paper", f"arpo{ADAPTERS}")
 
 
 class Runs(NamedTuple):
@@ -38,7 +39,8 @@ def runs(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     alone: dict[str, list[dict[str, float]]] = {}
     with TrajectoryStore(folder / "source", readonly=True) as store:
         for name in ALGORITHMS:
-            learner = Learner(checkpoint, Encoder(checkpoint), find_algorithm(name), config_of(name).update)
+            update = config_of(name).update
+            learner = Learner(checkpoint, Encoder(checkpoint), find_algorithm(update.algorithm), update)
             alone[name] = learn(learner, store, folder / "alone" / name, lone=name == "dart_paper")
         work = {"algorithms": ALGORITHMS, "checkpoint": str(checkpoint)}
         (folder / "work.json").write_text(json.dumps(work))
