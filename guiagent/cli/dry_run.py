@@ -1,18 +1,21 @@
 """`guiagent train --dry-run`: what a recipe names and needs, line by line."""
 
 import asyncio
+import tomllib
 
 from rich.console import Console
 
 from guiagent import config as configuration
-from guiagent.cli.train import recipe_path
+from guiagent.cli.train import OTHER_RECIPES, recipe_path
 from guiagent.errors import UsageError
 from training.config import TrainConfig
 
 
 def dry_run(recipe: str, overrides: list[str], turn_seconds: float) -> None:
-    """Prints a line a finding. Raises UsageError where something is missing."""
+    """Prints a line a finding. UsageError where something is missing, or the recipe is of another kind."""
     path = recipe_path(recipe)
+    if tomllib.loads(path.read_text()).keys() & OTHER_RECIPES.keys():
+        raise UsageError(f"{path.stem} is no recipe of reinforcement learning: there is no dry run of it")
     config = configuration.load(TrainConfig, path, overrides)
     from training import dry_run as dry
 

@@ -7,8 +7,9 @@ from contextlib import AsyncExitStack
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
 from rich.console import Console
 
 from eval.suites import find_suite
@@ -43,18 +44,10 @@ def train(
     path = recipe_path(recipe)
     console = Console()
     told = tomllib.loads(path.read_text())
-    if "demonstrations" in told:
-        _warm_start(configuration.load(WarmStartConfig, path, overrides), _folder(run), console)
-        return
-    if "labelled" in told:
-        _fit_judge(configuration.load(JudgeFitConfig, path, overrides), _folder(run), console)
-        return
-    if "store" in told:
-        _fine_tune(configuration.load(SftConfig, path, overrides), _folder(run), console)
-        return
-    if "experiences" in told:
-        _tell(configuration.load(ExperienceConfig, path, overrides), _folder(run), console)
-        return
+    for key, (kind, work) in OTHER_RECIPES.items():
+        if key in told:
+            work(configuration.load(kind, path, overrides), _folder(run), console)
+            return
     config = configuration.load(TrainConfig, path, overrides)
     if launch == "torchrun":
         again = ["train", "--launch", launch, "--recipe", str(path), "--run", run]
@@ -267,3 +260,12 @@ def _fit_judge(config: JudgeFitConfig, run: Path, console: Console) -> None:
             lambda p: line.update(f"step {p.done:,} of {p.total:,}  loss {p.loss:.3f}"),
         )
     console.print(f"the small judge is {run / 'judge'}")
+
+
+# By the key that only they have, the recipes that are not of reinforcement learning.
+OTHER_RECIPES: dict[str, tuple[type[BaseModel], Callable[[Any, Path, Console], None]]] = {
+    "demonstrations": (WarmStartConfig, _warm_start),
+    "labelled": (JudgeFitConfig, _fit_judge),
+    "store": (SftConfig, _fine_tune),
+    "experiences": (ExperienceConfig, _tell),
+}
