@@ -87,8 +87,7 @@ def main(steps: int) -> None:
         seconds = []
         for step in range(steps + 1):  # new screens in every step, as in a rollout
             screens = frames(TURNS, step)
-            one = trajectory(encoder, screens, TURNS, WINDOW, step)
-            encoder.picture.cache_clear()
+            one = trajectory(Encoder(folder), screens, TURNS, WINDOW, step)  # the learner's has not seen them
             began = time.perf_counter()
             learner.step([Group("g", "task", 0, (one,), (one,), staleness=0)], screens.__getitem__)
             seconds.append(time.perf_counter() - began)

@@ -39,6 +39,8 @@ def _beside_trl(rounds: int) -> Iterator[Row]:
     full = _Runs(peers.trl, "tests.bench.peers.trl", _STEPS, "full")
     same = _Runs(peers.trl, "tests.bench.peers.trl", _STEPS, "growing")
     interleave(rounds, ours.tokens, full.tokens, same.tokens)
+    if ours.tokens.missing:
+        raise RuntimeError(ours.tokens.missing)
     same.images.missing = same.tokens.missing
     full.memory.missing = full.tokens.missing
     name = f"training, {TURNS} steps, window of {WINDOW}"
