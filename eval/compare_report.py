@@ -34,12 +34,14 @@ class ComparisonSummary:
 
 
 def print_comparison(results: Sequence[PresetResult], console: Console) -> None:
-    """A row per preset: final success and area with their intervals, and the differences to the first."""
-    head = ["preset", "seeds", "final success", "area", "final - first", "area - first"]
+    """A row per preset: what it learned, final success and area with their intervals, and the differences to
+    the first."""
+    head = ["preset", "seeds", "learned", "final success", "area", "final - first", "area - first"]
     lines = [head] + [
         [
             result.preset,
             str(len(result.runs)),
+            _plain_points(result.learned),
             _plain(result.final),
             _plain(result.area),
             _plain_points(result.final_difference),
@@ -87,6 +89,7 @@ def write_comparison_json(path: Path, summary: ComparisonSummary, results: Seque
     presets = [
         {
             "preset": result.preset,
+            "learned": _mean_json(result.learned),
             "final": _mean_json(result.final),
             "area": _mean_json(result.area),
             "final_difference": _mean_json(result.final_difference),
@@ -131,7 +134,17 @@ def _final_is(results: Sequence[PresetResult]) -> str:
 
 
 def _table(results: Sequence[PresetResult]) -> str:
-    names = ("Preset", "Seeds", "Final success", "Difference", "Area", "Difference", "Updates", "Time")
+    names = (
+        "Preset",
+        "Seeds",
+        "Learned",
+        "Final success",
+        "Difference",
+        "Area",
+        "Difference",
+        "Updates",
+        "Time",
+    )
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     body = "".join(_row(i, result) for i, result in enumerate(results))
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -142,6 +155,7 @@ def _row(index: int, result: PresetResult) -> str:
     seconds = sum(run.seconds for run in result.runs)
     cells = (
         str(len(result.runs)),
+        _change(result.learned),
         _rate(result.final),
         _change(result.final_difference),
         _rate(result.area),

@@ -6,15 +6,18 @@ tasks of the tasks' own rates, since a curriculum shows one algorithm more of wh
 another.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, isnan, nan
+from math import ceil, isnan, nan, sqrt
 from statistics import fmean
 
 from eval.stats import Mean, Proportion, macro_mean, mean_of, pooled
+from guiagent.intervals import Interval
 
 BINS = 20
 _TENTH = 10
+_FIFTH = 5
+_NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class PresetResult:
     preset: str
     runs: tuple[SeedRun, ...]
     curve: tuple[Mean, ...]  # of the training episodes, one for each of `BINS` equal shares of the budget
+    learned: Mean
     final: Mean
     area: Mean  # under the learning curve, as a share of what immediate success would give
     final_difference: Mean | None  # None for the first
@@ -65,6 +69,7 @@ def compared(runs: Sequence[SeedRun], budget: int) -> list[PresetResult]:
                 mean_of([rate for rate in rates if not isnan(rate)])
                 for rates in zip(*(learning_curve(run, budget) for run in own), strict=True)
             ),
+            learned=learned(own, budget),
             final=mean_of([final_success(run, budget) for run in own]),
             area=mean_of([area_under(run, budget) for run in own]),
             final_difference=_paired(first, own, budget, final_success) if own is not first else None,
@@ -87,6 +92,30 @@ def learning_curve(run: SeedRun, budget: int, bins: int = BINS) -> list[float]:
         last = last if isnan(rate) else rate
         curve.append(last)
     return curve
+
+
+def learned(runs: Sequence[SeedRun], budget: int) -> Mean:
+    """How far success in the budget's last fifth is above that in its first: the mean over tasks, of the
+    episodes of all runs together.
+
+    The 95% interval is of the episodes, not of the seeds: Agresti and Caffo's (2000), task by task.
+    """
+    early, late = (
+        _by_task(
+            sample
+            for run in runs
+            for sample in run.samples
+            if 0 < sample.env_steps <= budget and ceil(_FIFTH * sample.env_steps / budget) == part
+        )
+        for part in (1, _FIFTH)
+    )
+    tasks = [task for task in early if task in late]
+    if not tasks:
+        return Mean(nan, None, 0)
+    change = fmean(_rate(late[task]) - _rate(early[task]) for task in tasks)
+    variance = sum(_variance(late[task]) + _variance(early[task]) for task in tasks) / len(tasks) ** 2
+    margin = _NORMAL_95 * sqrt(variance)
+    return Mean(change, Interval(change - margin, change + margin), len(tasks))
 
 
 def final_success(run: SeedRun, budget: int) -> float:
@@ -126,8 +155,23 @@ def _paired(
 
 def _macro(samples: Sequence[Sample]) -> float:
     """The mean over tasks of their rates in the samples; NaN without an episode."""
+    return macro_mean(_by_task(samples).values())
+
+
+def _by_task(samples: Iterable[Sample]) -> dict[str, Proportion]:
+    """Of tasks with an episode."""
     tasks: dict[str, list[Proportion]] = {}
     for sample in samples:
         for task, outcomes in sample.tasks.items():
             tasks.setdefault(task, []).append(outcomes)
-    return macro_mean(pooled(parts) for parts in tasks.values())
+    return {task: whole for task, parts in tasks.items() if (whole := pooled(parts)).n}
+
+
+def _rate(outcomes: Proportion) -> float:
+    """With one success and one failure more."""
+    return (outcomes.successes + 1) / (outcomes.n + 2)
+
+
+def _variance(outcomes: Proportion) -> float:
+    rate = _rate(outcomes)
+    return rate * (1 - rate) / (outcomes.n + 2)

@@ -215,7 +215,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
                 body.close()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What is not even a request, such as one with an endless first line, is refused by the base class."""
+        """What is no request at all, such as an endless first line, is refused by the base class."""
         super().send_error(code, message, explain)
         self._linger()
 
