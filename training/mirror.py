@@ -111,7 +111,7 @@ class Uploader:
         state, size = (stat.st_size, stat.st_mtime_ns), stat.st_size
         if self._read.get(name) == (state, before):
             return before
-        kept = _unchanged(file, before, size)
+        kept = unchanged(file, before, size)
         if file.name.startswith("segment-"):
             offset = sum(part.bytes for part in kept)
             size = offset + whole_entries(file, offset)
@@ -145,19 +145,6 @@ def _checkpoint(name: str) -> str:
     return parts[1] if parts[0] == "checkpoints" else ""
 
 
-def _unchanged(file: Path, parts: Sequence[Part], size: int) -> list[Part]:
-    """The leading parts whose bytes the file still has, within its first `size`."""
-    kept: list[Part] = []
-    end = 0
-    with file.open("rb") as stream:
-        for part in parts:
-            end += part.bytes
-            if end > size or xxhash.xxh3_128_hexdigest(stream.read(part.bytes)) != part.hash:
-                break
-            kept.append(part)
-    return kept
-
-
 def pull(storage: Storage, folder: Path, under: str = "") -> Manifest | None:
     """Makes the folder's files below `under` those of the newest snapshot, verified; None if there is none.
 
@@ -187,7 +174,7 @@ def _fetch(storage: Storage, parts: Sequence[Part], folder: Path, name: str) -> 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-        kept = _unchanged(file, parts, file.stat().st_size)
+        kept = unchanged(file, parts, file.stat().st_size)
         with file.open("r+b") as stream:
             stream.truncate(sum(part.bytes for part in kept))
             stream.seek(0, os.SEEK_END)

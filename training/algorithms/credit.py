@@ -6,6 +6,7 @@ statistic.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from training.advantages import (
@@ -81,17 +82,7 @@ def labelled(members: Sequence[Member]) -> list[list[float]]:
 
 def generalised(members: Sequence[Member], *, gamma: float, lam: float) -> list[list[float]]:
     """Generalised advantage estimation over steps. Reads "values"."""
-    return [
-        _nothing(member)
-        if member.reward is None
-        else gae(
-            at_the_end(member.reward, len(member.tokens)),
-            _required(member.values, "values"),
-            gamma=gamma,
-            lam=lam,
-        )
-        for member in members
-    ]
+    return _by_values(members, partial(gae, gamma=gamma, lam=lam))
 
 
 def surprising(members: Sequence[Member], *, top: float, gamma: float, cost: float) -> list[list[float]]:
@@ -120,17 +111,7 @@ def surprising(members: Sequence[Member], *, top: float, gamma: float, cost: flo
 
 def binary(members: Sequence[Member], *, gamma: float, cost: float) -> list[list[float]]:
     """1 on the steps that helped, -0.6 on others (WebRL). Reads "values"."""
-    return [
-        _nothing(member)
-        if member.reward is None
-        else webrl_advantages(
-            at_the_end(member.reward, len(member.tokens)),
-            _required(member.values, "values"),
-            gamma=gamma,
-            cost=cost,
-        )
-        for member in members
-    ]
+    return _by_values(members, partial(webrl_advantages, gamma=gamma, cost=cost))
 
 
 def by_progress(members: Sequence[Member], *, gamma: float, std: Std, eps: float) -> list[list[float]]:
@@ -182,6 +163,18 @@ def _rewards(members: Sequence[Member]) -> list[float | None]:
 
 def _lengths(members: Sequence[Member]) -> list[int]:
     return [len(member.tokens) for member in members]
+
+
+def _by_values(
+    members: Sequence[Member], estimate: Callable[[Sequence[float], Sequence[float]], list[float]]
+) -> list[list[float]]:
+    """What `estimate` makes of each member's rewards, which come at the end, and of the critic's values."""
+    return [
+        _nothing(member)
+        if member.reward is None
+        else estimate(at_the_end(member.reward, len(member.tokens)), _required(member.values, "values"))
+        for member in members
+    ]
 
 
 def _nothing(member: Member) -> list[float]:
