@@ -8,7 +8,7 @@ import pytest
 from transformers import Qwen2_5_VLConfig, Qwen3VLConfig
 
 from guiagent import config as configuration
-from guiagent.cli.train import recipe_path
+from guiagent.cli.recipes import recipe_path
 from guiagent.errors import UsageError
 from rewards.proposals import Outcome, Proposal
 from rewards.validation import Book

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 from guiagent import config as configuration
 from guiagent.actions import ACTION, Action, Click, Done, Wait
-from guiagent.cli.train import recipe_path
+from guiagent.cli.recipes import recipe_path
 from guiagent.dialects.ui_tars import UiTars
 from guiagent.episode import run_episode
 from guiagent.errors import InfrastructureError, UsageError

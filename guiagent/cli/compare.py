@@ -32,7 +32,7 @@ from guiagent.cli.farm import Farm, farm_of
 from guiagent.cli.policy import Sampling
 from guiagent.cli.progress import StageLine
 from guiagent.cli.provenance import commit
-from guiagent.cli.train import recipe_path
+from guiagent.cli.recipes import recipe_path
 from guiagent.errors import UsageError
 from guiagent.trajectories import TrajectoryStore
 from rewards.verdicts import Judge

@@ -7,7 +7,7 @@ from rich.console import Console
 from eval.suites import find_suite
 from guiagent import config as configuration
 from guiagent.cli.experiment import Experiment
-from guiagent.cli.train import recipe_path
+from guiagent.cli.recipes import recipe_path
 from training.config import TrainConfig
 
 _RECIPE, _SUITE = "arpo-demo", "miniwob-demo"

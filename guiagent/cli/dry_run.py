@@ -6,7 +6,7 @@ import tomllib
 from rich.console import Console
 
 from guiagent import config as configuration
-from guiagent.cli.train import OTHER_RECIPES, recipe_path
+from guiagent.cli.recipes import OTHER_RECIPES, recipe_path
 from guiagent.errors import UsageError
 from training.config import TrainConfig
 
