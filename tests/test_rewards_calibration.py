@@ -82,6 +82,23 @@ def test_independent_votes_by_rule() -> None:
     assert rule_rate(0.15, 4, "majority") == pytest.approx(0.01198125)
 
 
+@settings(deadline=None, max_examples=50)
+@given(RATES, RATES, RATES, st.integers(1, 8))
+def test_the_more_independent_votes_agree_the_more_precise_they_are(
+    success: float, one: float, other: float, n: int
+) -> None:
+    fpr, tpr = sorted((one, other))
+
+    def precision(votes: int) -> float | None:
+        right = success * rule_rate(tpr, votes, "all")
+        passed = right + (1 - success) * rule_rate(fpr, votes, "all")
+        return right / passed if passed > 1e-12 else None
+
+    fewer, more = precision(n), precision(n + 1)
+    if fewer is not None and more is not None:
+        assert more >= fewer - 1e-9
+
+
 def test_vote_correlation_of_worked_rows() -> None:
     assert vote_correlation([[True, True], [False, False]]) == 1
     assert vote_correlation([[True, False], [False, True]]) == -1

@@ -150,6 +150,7 @@ def test_the_worked_numbers_of_digirl():
 
 def test_webrl_knows_two_advantages():
     assert webrl_advantages(at_the_end(0, 3), [0.3, 0.6, 0.6, 0.1]) == [1.0, -0.6, -0.6]
+    assert webrl_advantages([0.0], [0.5, 0.5], cost=0.0) == [-0.6]  # nothing gained is no help
 
 
 def test_the_worked_number_of_the_step_mask():
@@ -176,6 +177,7 @@ def test_surprising_trajectories_are_kept():
     assert instruction_filter(rewards, values, top=0.1) == [False, True, False, False, False]
     assert instruction_filter(rewards, values, top=0.5) == [True, True, False, False, False]
     assert instruction_filter([None], [0.5]) == [False]
+    assert instruction_filter([1, 1], [1.0, 0.99995], top=0.1) == [True, True]  # nobody is that sure
 
 
 def test_labels():

@@ -13,7 +13,21 @@ import torch
 import training.algorithms
 from tests.members import ALL_SIGNALS, group, without
 from training.algorithms import ALGORITHMS
-from training.algorithms.algorithm import Algorithm, Clipped, Correction, Kl, Kto, Member, Regression, Signal
+from training.algorithms.algorithm import (
+    Algorithm,
+    Clipped,
+    Correction,
+    EntropyTerm,
+    FromBuffer,
+    Kl,
+    Kto,
+    Likelihood,
+    Member,
+    PositiveMix,
+    Regression,
+    RescueAllFail,
+    Signal,
+)
 from training.losses.history import no_history
 from training.losses.objective import objective_loss
 from training.losses.tokens import Tokens
@@ -145,6 +159,13 @@ def test_its_loss_and_gradient_are_finite_with_just_the_signals_it_names(name: s
         ("dart_paper", "token", 0.1, 0.28, None, "turn_mean_token_mean", Kl(form="k3", coef=0.1)),
         ("dart_code", "turn", 0.1, 0.28, None, "turn_mean_token_mean", Kl(form="k3", coef=0.1)),
         ("gigpo", "token", 0.2, 0.2, None, "token_mean", Kl(form="k3", coef=0.01)),
+        ("epo", "token", 0.2, 0.2, None, "token_mean", Kl(form="k3", coef=0.01)),
+        ("uis1", "token", 0.2, 0.2, None, "token_mean", Kl(form="k3", coef=1e-4)),
+        ("bepa", "token", 0.2, 0.2, None, "traj_mean_token_mean", None),
+        ("adagrpo", "token", 0.2, 0.2, None, "traj_mean_token_mean", None),
+        ("spa", "token", 0.2, 0.2, None, "traj_mean_token_mean", None),
+        ("igpo", "token", 0.2, 0.2, None, "traj_mean_token_mean", None),
+        ("empg", "token", 0.2, 0.2, None, "token_mean", None),
         ("st_ppo", "turn", 0.2, 0.2, None, "token_mean", None),
         ("dapo", "token", 0.2, 0.28, None, "token_mean", None),
         ("gspo", "sequence", 3e-4, 4e-4, None, "traj_mean_token_mean", None),
@@ -159,11 +180,50 @@ def test_the_published_numbers_of_clipped_objectives(name, level, low, high, dua
     assert (objective.aggregation, objective.kl) == (aggregation, kl)
 
 
-def test_dart_truncates_at_one_and_only_its_paper_masks_steps():
-    for name, mask in (("dart_paper", 0.2), ("dart_code", None)):
-        objective = ALGORITHMS[name].objective
-        assert objective.correction == Correction(level="token", kind="truncate", cap=1.0)
-        assert objective.step_mask == mask
+@pytest.mark.parametrize(
+    ("name", "surrogate", "aggregation", "kl", "negatives"),
+    [
+        ("seagent", Likelihood(), "turn_mean_token_mean", Kl(form="k3", coef=0.04), 0.2),
+        ("steve", Kto(beta=0.1, desirable=1.0, undesirable=1.0), "turn_mean_token_mean", None, None),
+        ("webrl", Regression(beta=1.0), "turn_mean_token_mean", None, None),
+        ("digirl", Likelihood(), "turn_mean_token_mean", None, None),
+        ("pae", Likelihood(), "turn_mean_token_mean", None, None),
+        ("bc", Likelihood(), "turn_mean_token_mean", None, None),
+        ("rloo", Likelihood(), "token_sum", None, None),
+    ],
+)
+def test_the_published_numbers_of_other_objectives(name, surrogate, aggregation, kl, negatives):
+    objective = ALGORITHMS[name].objective
+    assert objective.surrogate == surrogate
+    assert (objective.aggregation, objective.kl, objective.negatives) == (aggregation, kl, negatives)
+
+
+def test_which_presets_correct_for_what_sampled_and_against_what_their_ratios_are():
+    corrected = {name: ALGORITHMS[name].objective.correction for name in NAMES}
+    assert {name: one for name, one in corrected.items() if one} == {
+        "dart_paper": Correction(level="token", kind="truncate", cap=1.0),
+        "dart_code": Correction(level="token", kind="truncate", cap=1.0),
+        "gspo": Correction(level="token", kind="truncate", cap=2.0),
+        "rloo": Correction(level="token", kind="truncate", cap=2.0),
+    }
+    surrogates = {name: ALGORITHMS[name].objective.surrogate for name in NAMES}
+    clipped = {name: one for name, one in surrogates.items() if isinstance(one, Clipped)}
+    proximal = {name for name, one in clipped.items() if one.against == "proximal"}
+    assert proximal == {"dart_paper", "dart_code", "gspo"}
+    assert {name for name, one in clipped.items() if one.bias == "norm"} == {"st_ppo"}
+
+
+def test_darts_paper_and_code_differ_in_two_things():
+    paper, code = (dataclasses.asdict(ALGORITHMS[name].objective) for name in ("dart_paper", "dart_code"))
+    assert (paper.pop("step_mask"), code.pop("step_mask")) == (0.2, None)
+    assert (paper["surrogate"].pop("level"), code["surrogate"].pop("level")) == ("token", "turn")
+    assert paper == code
+
+
+def test_only_epo_speaks_of_entropy():
+    terms = {name: ALGORITHMS[name].objective.entropy for name in NAMES}
+    epo = EntropyTerm(coef=0.001, decay=1.0, band=(0.8, 1.2), band_weight=1.0)
+    assert {name: term for name, term in terms.items() if term} == {"epo": epo}
 
 
 def test_which_presets_drop_groups_that_teach_nothing():
@@ -172,14 +232,37 @@ def test_which_presets_drop_groups_that_teach_nothing():
     assert {name: ALGORITHMS[name].min_std for name in NAMES if ALGORITHMS[name].min_std} == {"uis1": 0.3}
 
 
-def test_arpos_buffer_is_as_published():
-    rescue = dataclasses.asdict(ALGORITHMS["arpo"].replay)
-    del rescue["max_age"]
-    assert rescue == {
-        "capacity": 8,
-        "keep_above": 0.1,
-        "std_below": 0.05,
-        "mean_below": 0.2,
-        "slot": "first",
-        "source": "uniform",
+def test_what_comes_back_and_where():
+    """Ages are ours; the other numbers of `arpo`, `dart_*` and `bepa`'s one place are as published."""
+    arpo = RescueAllFail(capacity=8, keep_above=0.1, std_below=0.05, mean_below=0.2, max_age=100)
+    dart = RescueAllFail(
+        capacity=8,
+        keep_above=0.0,
+        std_below=1e-6,
+        mean_below=1e-6,
+        max_age=100,
+        slot="oldest",
+        source="newest",
+    )
+    bepa = RescueAllFail(
+        capacity=1,
+        keep_above=0.5,
+        std_below=0.05,
+        mean_below=0.05,
+        max_age=100,
+        slot="random",
+        source="newest",
+    )
+    assert (arpo.slot, arpo.source) == ("first", "uniform")
+    rules = {name: ALGORITHMS[name].replay for name in NAMES}
+    assert {name: rule for name, rule in rules.items() if rule} == {
+        "arpo": arpo,
+        "traj_rpo": dataclasses.replace(arpo, slot="random"),
+        "dart_paper": dart,
+        "dart_code": dart,
+        "bepa": bepa,
+        "adagrpo": PositiveMix(share=0.25, capacity=8, max_age=100, harder=True),
+        "webrl": PositiveMix(share=2.0, capacity=32, max_age=100, confidence=(0.5, 0.95)),
+        "pae": FromBuffer(capacity=20_000, keep="successes", shortest=0.2),
+        "digirl": FromBuffer(capacity=200, keep="all"),
     }

@@ -1,8 +1,11 @@
 """Credit, preset by preset, against numbers worked out by hand; and what holds for all of them."""
 
+import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from guiagent.errors import Fault
 from guiagent.types import PolicyStep, Score, Step, Trajectory
@@ -201,6 +204,25 @@ def test_equal_outcomes_teach_exactly_nothing(name: str, reward: float):
     members = [replace(one, reward=reward) for one in group()]
     assert ALGORITHMS[name].credit(members) == [[0.0, 0.0]] * 3
     assert ALGORITHMS[name].credit(members[:1]) == [[0.0, 0.0]]
+
+
+GRPOS = (
+    *("adagrpo", "arpo", "bepa", "dapo", "dr_grpo", "epo", "gspo", "rloo", "traj_rpo", "zerogui"),
+    *("dart_code", "dart_paper"),
+)
+REWARDS = st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("name", GRPOS)
+@settings(max_examples=40, deadline=None)
+@given(group=st.lists(st.tuples(REWARDS, st.integers(1, 5)), min_size=1, max_size=6))
+def test_what_one_member_is_above_the_mean_the_others_are_below(name: str, group):
+    """Of trajectories, whatever their lengths; DART's is a mean over steps."""
+    found = credit(name, *(member(reward, "abcdefgh"[:steps]) for reward, steps in group))
+    assert all(len(set(steps)) == 1 for steps in found)  # one advantage a trajectory
+    weights = [steps if name.startswith("dart") else 1 for _, steps in group]
+    total = math.fsum(steps[0] * weight for steps, weight in zip(found, weights, strict=True))
+    assert total == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,7 +5,7 @@ import math
 import random
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from guiagent.trajectories import TrajectoryStore
 from guiagent.types import PolicyStep, Score, Step, Trajectory
 from rewards.curriculum import Curriculum
 from rewards.tasksets.miniwob import MiniWob
-from tests.groups import member
+from tests.groups import FAULT, member
 from training.config import RolloutConfig
 from training.player import PlayerLost
 from training.proposals import Suggestion
@@ -28,6 +28,11 @@ from training.rollout import Rollouts
 from training.scheduler import Limits
 
 LOST = Fault("farm", "worker_lost", "the worker is gone", retryable=True)
+Ending = Callable[[random.Random], float | None]  # an episode's score; None: a fault ends it
+
+
+def evenly(rng: random.Random) -> float:
+    return float(rng.random() < 0.5)
 
 
 class Engine:
@@ -49,11 +54,17 @@ class Player:
     anything once `most` episodes have ended."""
 
     def __init__(
-        self, engine: Engine, rng: random.Random, played: list[Seat], lost_rate: float, most: float
+        self,
+        engine: Engine,
+        rng: random.Random,
+        played: list[Seat],
+        lost_rate: float,
+        most: float,
+        ending: Ending,
     ) -> None:
         self.faults: Counter[str] = Counter()
         self._engine, self._rng, self._played = engine, rng, played
-        self._lost_rate, self._most = lost_rate, most
+        self._lost_rate, self._most, self._ending = lost_rate, most, ending
 
     async def ready(self) -> None:
         pass
@@ -67,14 +78,16 @@ class Player:
         if len(self._played) >= self._most:
             await asyncio.Event().wait()
         self._played.append(seat)
+        value = self._ending(self._rng)
         return Trajectory(
             f"{seat.group}/{seat.index}",
             seat.task,
             seat.seed,
             "",
             [step],
-            "task_done",
-            Score(float(self._rng.random() < 0.5)),
+            "task_done" if value is not None else "fault",
+            Score(value) if value is not None else None,
+            fault=FAULT if value is None else None,
             group=seat.group,
             group_index=seat.index,
             group_size=seat.size,
@@ -120,20 +133,30 @@ class Session:
 
 @asynccontextmanager
 async def session(
-    run: Path, played: list[Seat], *, max_staleness=3, devices=8, sticky=False, lost_rate=0.0, most=math.inf
+    run: Path,
+    played: list[Seat],
+    *,
+    max_staleness=3,
+    devices=8,
+    sticky=False,
+    lost_rate=0.0,
+    most=math.inf,
+    ending: Ending = evenly,
+    flat_groups="keep",
+    dynamic=False,
 ) -> AsyncIterator[Session]:
     engine, rng = Engine(), random.Random(5)
     with TrajectoryStore(run) as store:
-        replay = Replay(None, 0)
+        replay = Replay(None, 0, flat_groups=flat_groups)
         replay.restore(None, store)
         limits = Limits(groups=3, max_staleness=max_staleness, devices=devices, sticky=sticky)
         rollouts = Rollouts(
-            [Player(engine, rng, played, lost_rate, most) for _ in range(devices)],
+            [Player(engine, rng, played, lost_rate, most, ending) for _ in range(devices)],
             MiniWob(),
             store,
             replay,
             Curriculum(["click-test"]),
-            RolloutConfig(devices=devices, group_size=4),
+            RolloutConfig(devices=devices, group_size=4, dynamic=dynamic),
             limits=limits,
             rng=random.Random(0),
             on_trajectory=lambda trajectory: None,
@@ -158,6 +181,45 @@ async def test_no_token_is_older_than_allowed_and_no_group_is_dropped(tmp_path, 
     assert max(group.staleness for group in run.taken) <= max_staleness
     assert (run.replay.stats.stale, run.replay.stats.taken) == (0, 75)
     assert all(len(group.sampled) == 4 for group in run.taken)
+
+
+@pytest.mark.parametrize("max_staleness", [0, 2])
+async def test_rollouts_go_on_while_no_group_teaches_anything_and_it_can_be_told(tmp_path, max_staleness):
+    """Dynamic sampling waits for contrast, however long: groups without are dropped, counted, and made room
+    for."""
+    hopeless = True
+
+    def ending(rng: random.Random) -> float | None:
+        return rng.choice([0.0, 0.0, None]) if hopeless else evenly(rng)
+
+    async with (
+        session(tmp_path, [], max_staleness=max_staleness, ending=ending, flat_groups="drop") as run,
+        asyncio.timeout(60),
+    ):
+        while run.replay.stats.flat < 25:  # far more than may be pending at once  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert run.replay.stats.taken == 0 and run.replay.stats.invalid > 0
+        hopeless = False
+        for _ in range(5):
+            await run.update()
+    assert run.replay.stats.taken == 15
+    for group in run.taken:
+        assert group.staleness <= max_staleness
+        assert {t.success for t in group.sampled if t.valid} == {True, False}
+
+
+async def test_a_task_that_mostly_succeeds_gets_smaller_groups_and_all_of_them_close(tmp_path):
+    def ending(rng: random.Random) -> float | None:
+        return rng.choice([1.0] * 12 + [0.0] + [None] * 3)
+
+    played: list[Seat] = []
+    async with session(tmp_path, played, ending=ending, dynamic=True) as run:
+        for _ in range(25):
+            await run.update()
+    assert {2, 4} <= {seat.size for seat in played} <= {2, 3, 4}
+    assert all(len(group.sampled) == group.sampled[0].group_size for group in run.taken)
+    assert all(sum(t.valid for t in group.sampled) >= 2 for group in run.taken)
+    assert run.replay.stats.invalid > 0 and run.replay.stats.stale == 0
 
 
 async def test_a_seat_whose_player_is_lost_is_played_by_another_one(tmp_path):

@@ -22,7 +22,7 @@ from training.algorithms.algorithm import (
     Regression,
 )
 from training.losses.aggregation import Totals, token_weights
-from training.losses.history import no_history, remembered
+from training.losses.history import no_history, remembered, usual_entropy
 from training.losses.metrics import added, over_ranks, summary
 from training.losses.objective import no_sums, objective_loss
 from training.losses.tokens import Tokens
@@ -281,6 +281,19 @@ def test_absurd_ratios_stay_finite(name, log_ratio, advantage):
     assert all(math.isfinite(figure) for figure in summary(loss.sums).values())
 
 
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_step_that_a_mask_leaves_out_has_no_gradient_however_far_off_it_is(name):
+    objective = OBJECTIVES[name]
+    step = [[([0.3, -0.2], 1.0), ([200.0, -200.0], -1.0)], [([-200.0], 1.0)]]
+    tokens = tokens_of(step, objective, dtype=torch.float32)
+    kept = torch.tensor([True, True, False, False, False])
+    masked = dataclasses.replace(tokens, weights=tokens.weights * kept)
+    _, gradient, value = loss_and_gradients(masked, objective)
+    assert math.isfinite(value) and gradient.isfinite().all()
+    assert not gradient.reshape(2, 5)[:, ~kept].any()
+    assert gradient.reshape(2, 5)[:, kept].any()
+
+
 @pytest.mark.parametrize("level", ["token", "turn", "sequence", "running"])
 def test_on_policy_the_gradient_is_that_of_reinforce(level):
     surrogate = Clipped(level=level, low=0.2, high=0.2)
@@ -318,13 +331,23 @@ def test_worked_numbers_of_a_corrected_step(level, cap, expected):
 
 def test_what_is_labelled_wrong_has_no_other_term():
     objective = OBJECTIVES["seagent"]
-    step = [[([0.3], 1.0)], [([0.2], -1.0)]]
+    step = [[([0.3], 1.0)], [([0.2], -1.0)], [([0.4], 0.0)]]  # right, wrong, and unlabelled
     loss, gradient, value = loss_and_gradients(tokens_of(step, objective), objective)
-    repelled = 0.75 * 0.2  # log ratio to the reference
-    expected = 0.2 * math.log1p(math.exp(repelled)) / 2
+    repelled, unlabelled = 0.75 * 0.2, 0.75 * 0.4  # log ratios to the reference
+    expected = 0.2 * math.log1p(math.exp(repelled)) / 3
     assert loss.sums["loss_negatives"] == pytest.approx(expected)
-    assert gradient[1].item() == pytest.approx(0.2 / (1 + math.exp(-repelled)) / 2)
+    assert gradient[1].item() == pytest.approx(0.2 / (1 + math.exp(-repelled)) / 3)
+    assert gradient[2].item() == pytest.approx(0.04 * (1 - math.exp(-unlabelled)) / 3)
     assert value == pytest.approx(sum(v for k, v in loss.sums.items() if k.startswith("loss_")))
+
+
+@pytest.mark.parametrize(("desirable", "expected"), [(1.0, 0.462570), (-1.0, 0.537430), (0.0, 0.0)])
+def test_worked_numbers_of_kto_with_the_kl_of_the_step_before(desirable, expected):
+    """A log ratio of 2 to the reference over the turn, beta .1, and a KL of .5 a turn: z0 is .05."""
+    objective = OBJECTIVES["steve"]
+    tokens = tokens_of([[([4 / 3, 4 / 3], desirable)]], objective)
+    loss = objective_loss(tokens, objective, {"updates": 1, "kl": 0.5, "entropy": []})
+    assert loss.value.item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_entropy_has_a_gradient_only_where_the_objective_speaks_of_it():
@@ -386,6 +409,12 @@ def test_figures_of_a_correction():
     assert figures["behaviour_missing"] == pytest.approx(1 / 3)
     assert figures["correction_ess"] == pytest.approx(sum(w) ** 2 / (3 * sum(x * x for x in w)))
     assert figures["loss_kl"] > 0
+    # Of single tokens to what sampled them, whatever the surrogate's ratio is of and to.
+    logs = (0.4, -0.4, 0.0)
+    assert figures["kl"] == pytest.approx(sum(math.expm1(x) - x for x in logs) / 3)
+    importance = [math.exp(x) for x in logs]
+    assert figures["ess"] == pytest.approx(sum(importance) ** 2 / (3 * sum(x * x for x in importance)))
+    assert figures["ratio_mean"] == pytest.approx(math.exp(0.5 * (0.4 - 0.4 + 0.5) / 3))
     away = [0.75 * x for x in (0.4, -0.4, 0.5)]
     assert figures["kl_reference"] == pytest.approx(sum(math.expm1(-d) + d for d in away) / 3)
 
@@ -409,6 +438,14 @@ def test_the_history_remembers_entropies_by_step_and_the_kl_of_turns():
     assert history["kl"] == pytest.approx(0.75 * (0.1 + 0.2 + 0.3 + 0.4) / 3)
     away = objective_loss(tokens_of([[([-0.5], 1.0)]], objective), objective, history).sums
     assert remembered(history, away)["kl"] == 0.0  # an estimate of a KL is not let below 0
+
+
+def test_the_usual_entropy_is_that_of_the_same_step_and_of_none_that_was_never_reached():
+    known = usual_entropy(
+        {"updates": 1, "kl": 0.0, "entropy": [(6.0, 4.0), (0.0, 0.0), (1.0, 2.0)]},
+        torch.tensor([0, 0, 1, 2, 3, 9]),
+    )
+    assert known.tolist() == pytest.approx([1.5, 1.5, math.nan, 0.5, math.nan, math.nan], nan_ok=True)
 
 
 def test_a_saved_history_goes_on_as_it_was():

@@ -114,6 +114,17 @@ def test_worked_numbers_of_the_clip_bias():
         assert normed.tolist() == close(*(plain / (1 + abs(expected))).tolist())
 
 
+def test_the_clip_bias_divides_the_gradient_and_has_none_itself():
+    def gradient(bias: str) -> torch.Tensor:
+        ratio = LOGS.exp().requires_grad_()
+        config = Clipped(level="token", low=0.2, high=0.2, dual=1.1, bias=bias)
+        clipped_loss(ratio, tensor(1, 1, 1, -1, -1), TRAJECTORY, config).sum().backward()
+        return ratio.grad
+
+    bias = (2 * 1.221403 - 0.740818) / 5  # two are clipped above, one below
+    assert gradient("norm").tolist() == close(*(gradient("none") / (1 + bias)).tolist())
+
+
 def test_the_clip_bias_of_a_trajectory_is_its_own():
     ratio, advantages = tensor(2.0, 1.0, 1.0), tensor(1.0, 1.0, 1.0)
     config = Clipped(level="token", low=0.2, high=0.2, bias="norm")
@@ -254,6 +265,11 @@ def test_a_missing_behaviour_weighs_one_and_is_counted():
     assert result.changed.tolist() == [True, False, False]
 
 
+def test_the_weights_of_a_correction_have_no_gradient():
+    config = Correction(level="sequence", kind="truncate", cap=2.0)
+    assert not corrected(PROXIMAL.clone().requires_grad_(), BEHAVIOUR, ALL, ALL, config).weights.requires_grad
+
+
 @settings(deadline=None)
 @given(
     batches(),
@@ -292,6 +308,16 @@ def test_worked_numbers_of_k3():
     assert kl(tensor(-0.1, 0.1), "k3").tolist() == close(0.005171, 0.004837)
     assert kl(tensor(0.2), "k2").tolist() == close(0.02)
     assert kl(tensor(-0.3), "k1").tolist() == close(-0.3)
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"), [("k1", (-0.1, 0.1)), ("k2", (0.005, 0.005)), ("k3", (0.005171, 0.004837))]
+)
+def test_the_kl_is_of_the_policy_from_the_reference(form, expected):
+    """Where the reference finds a token likelier by a tenth than the policy does, and the other way round."""
+    config = Kl(form=form, coef=2.0)
+    loss = kl_loss(tensor(-1.1, -1.0), tensor(-1.0, -1.1), tensor(1.0, 1.0), config)
+    assert loss.tolist() == close(*(2 * value for value in expected))
 
 
 @pytest.mark.parametrize(("distance", "value", "slope"), [(0.2, 0.02, 0.02), (10.0, 25.0, 0.5)])
@@ -406,9 +432,10 @@ def test_worked_numbers_of_the_negatives():
 def test_likelihood_and_regression():
     assert likelihood_loss(tensor(-0.5, -2.0), tensor(1.0, 0.25)).tolist() == close(0.5, 0.5)
     config = Regression(beta=5.0)
-    logprobs = tensor(-1.0, -2.0, -1.0).requires_grad_()
-    turns = torch.tensor([0, 0, 1])  # mean log ratio of the first: 0.1
-    loss = regression_loss(logprobs, tensor(-1.3, -1.9, -9.0), tensor(1.0, 1.0, -0.6), turns, config)
-    assert loss.tolist() == close(0.05, 0.05, 0.0)  # (0.5 - 1)^2 / 5
+    logprobs = tensor(-1.0, -2.0, -1.0, -1.0).requires_grad_()
+    turns = torch.tensor([0, 0, 1, 2])  # mean log ratio of the first: 0.1
+    advantages = tensor(1.0, 1.0, -0.6, 0.0)
+    loss = regression_loss(logprobs, tensor(-1.3, -1.9, -9.0, -9.0), advantages, turns, config)
+    assert loss.tolist() == close(0.05, 0.05, 0.0, 0.0)  # (0.5 - 1)^2 / 5
     loss.sum().backward()
-    assert logprobs.grad.tolist() == close(-1.0, -1.0, 0.0)
+    assert logprobs.grad.tolist() == close(-1.0, -1.0, 0.0, 0.0)

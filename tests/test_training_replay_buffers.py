@@ -12,6 +12,7 @@ from tests.groups import close_group, member, take
 from training.algorithms import ALGORITHMS
 from training.algorithms.algorithm import FromBuffer, PositiveMix
 from training.replay import Replay, adopt
+from training.replay.rules import confidence
 
 # Successes beside fresh groups
 
@@ -68,6 +69,17 @@ def test_only_successes_of_the_task_that_are_young_and_neither_sure_nor_surprisi
     other, group = take(replay, 2, version=10)
     assert not any(other.replayed)
     assert {t.id for t in group.members[2:]} == {t.id for t in wanted}
+
+
+def test_a_log_probability_that_was_not_reported_says_nothing_of_confidence():
+    """vLLM may leave some out: they are NaN."""
+
+    def of(*logprobs: float) -> float:
+        step = Step("", 1, 1, PolicyStep("x", completion_ids=[1] * len(logprobs), logprobs=list(logprobs)))
+        return confidence(member("g000000", 0, 1.0, steps=[step]))
+
+    assert of(math.log(0.25), math.nan, 0.0) == pytest.approx(0.5)
+    assert of(math.nan) == of() == 1.0
 
 
 # From a buffer alone
@@ -158,6 +170,20 @@ def test_seeds_of_another_run_rescue_the_first_group_and_survive_a_restart(tmp_p
             close_group(each, 0.0, 0.0)
             [group] = take(each)
             assert success.id in [t.id for t in group.members]
+
+
+def test_seeds_count_as_sampled_by_the_first_version(tmp_path: Path):
+    """The run that they are from had versions of its own: 500 of them are no age here."""
+    with TrajectoryStore(tmp_path / "other") as other, TrajectoryStore(tmp_path / "run") as store:
+        output = PolicyStep("x", [], logprobs=[-1.0], policy_version=500, versions=[(0, 500), (1, 501)])
+        other.commit([member("g000000", 0, 1.0, steps=[Step("", 1, 1, output)])])
+        replay = Replay(ALGORITHMS["bepa"].replay, 0)
+        replay.seed(adopt(other, store))
+        for version, rescues in ((100, True), (101, False)):
+            close_group(replay, 0.0, 0.0, version=version)
+            assert any(take(replay, version=version)[0].replayed) is rescues
+        [seed] = store
+    assert seed.steps[0].policy.logprobs == [-1.0]
 
 
 def test_a_seed_that_belongs_to_a_group_is_refused():

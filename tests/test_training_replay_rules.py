@@ -63,6 +63,7 @@ def test_without_a_success_a_failed_group_is_left_and_teaches_nothing():
         ((0.05, 0.05, 0.0, 0.0), True),
         ((0.1, 0.0, 0.0, 0.0), True),  # std .0433
         ((0.0, 0.12, 0.0, 0.0), False),  # std .0520
+        ((0.0, 0.1), False),  # std .05
         ((0.19, 0.19, 0.19, 0.19), True),
         ((0.2, 0.2, 0.2, 0.2), False),
         ((1.0, 1.0, 1.0, 1.0), False),
@@ -273,6 +274,29 @@ def test_a_flat_group_stays_where_it_may_be_rescued(values, taken):
     close_group(replay, *values)
     assert len(take(replay)) == taken
     assert replay.stats.flat == 1 - taken
+
+
+@pytest.mark.parametrize(("values", "taken"), [((0.0, 0.0, None), 1), ((0.1, 0.1), 0), ((0.1, 0.0), 1)])
+def test_darts_groups_fail_where_all_scores_are_0(values, taken):
+    """Any score above 0 is a success to it, and keeps its group from being rescued."""
+    replay = Replay(ALGORITHMS["dart_code"].replay, 0, flat_groups="drop")
+    close_group(replay, 0.1, 0.0)
+    take(replay)
+    assert [len(ids) for ids in replay.state()["kept"].values()] == [1]
+    close_group(replay, *values)
+    found = take(replay)
+    assert len(found) == taken
+    assert [rescued(group) for group in found] == [not any(values)] * taken
+
+
+def test_a_group_whose_rescue_has_grown_too_old_in_waiting_is_dropped():
+    replay = Replay(rule(max_age=9), 0, flat_groups="drop")
+    close_group(replay, 1.0, 0.0, version=0)
+    take(replay)
+    close_group(replay, 0.0, 0.0, version=5)
+    assert replay.ready == 1
+    assert take(replay, version=10) == []
+    assert (replay.stats.flat, replay.stats.stale, replay.pending) == (1, 0, 0)
 
 
 def test_a_failed_group_without_a_success_to_rescue_it_is_dropped():

@@ -89,7 +89,7 @@ class Critic(nn.Module):
 def with_end(values: Tensor) -> tuple[float, ...]:
     """The values before each step of one episode, and that after the last: 0, for there the score is
     known."""
-    return (*map(float, values), 0.0)
+    return (*values.tolist(), 0.0)
 
 
 def _heads(size: int, heads: int) -> nn.Sequential:

@@ -25,7 +25,7 @@ from training.checkpoint import OptimizerState, optimizer_state
 from training.config import UpdateConfig
 from training.critic import Critic, with_end
 from training.encode import Encoder
-from training.lessons import Lesson, give_credit, lessons_of, totals_of
+from training.lessons import Lesson, give_credit, lessons_of, minibatches, totals_of
 from training.losses.aggregation import Totals, token_weights
 from training.losses.history import History, no_history, remembered
 from training.losses.metrics import added, over_ranks, summary
@@ -123,7 +123,8 @@ class Learner:
         return self._network.model
 
     def step(self, groups: Sequence[Group], frame: Frames) -> Update:
-        """`config.epochs` times `config.minibatches` optimiser steps on whole groups.
+        """`config.epochs` times `config.minibatches` optimiser steps on whole groups, or as many as there are
+        groups.
 
         Trajectories that cannot have a gradient are left out of the forward pass, but they count in the
         loss's denominators. A step whose loss or gradient is not finite is skipped and counted.
@@ -139,10 +140,7 @@ class Learner:
         for group in lessons:
             give_credit(group, self._algorithm)
         surprise = self._fit_critic(counted)
-        parts = [
-            [lesson for group in lessons[i :: self._config.minibatches] for lesson in group]
-            for i in range(min(self._config.minibatches, len(lessons)))
-        ]
+        parts = minibatches(groups, lessons, self._config.minibatches)
         learned = [lesson for lesson in counted if lesson.teaches(self._algorithm.objective)]
         if "proximal" not in self._algorithm.signals:  # which is only where it was computed
             self._share(learned)

@@ -106,6 +106,16 @@ def give_credit(group: Sequence[Lesson], algorithm: Algorithm) -> None:
             lesson.kept = kept
 
 
+def minibatches(groups: Sequence[Group], lessons: Sequence[list[Lesson]], count: int) -> list[list[Lesson]]:
+    """`count` parts of whole groups, or as many as there are. Of what was drawn from a buffer, which is one
+    group with nothing sampled, the trajectories are dealt out one by one."""
+    units: list[list[Lesson]] = []
+    for group, members in zip(groups, lessons, strict=True):
+        units += [members] if group.sampled else [[lesson] for lesson in members]
+    units = [unit for unit in units if unit]
+    return [[lesson for unit in units[i::count] for lesson in unit] for i in range(min(count, len(units)))]
+
+
 def totals_of(lessons: Iterable[Lesson]) -> Totals:
     """The denominators of a step: of all that is not masked, what teaches nothing too."""
     sizes = [lesson.tokens for lesson in lessons if lesson.reward is not None]

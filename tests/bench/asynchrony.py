@@ -2,11 +2,15 @@
 
 On the real one everything is real but what takes long: devices, policy and trainer wait for as long as theirs
 would work. A bound is what devices or trainer reach that never wait for anybody (`training.throughput`).
+
+What it is at is said on stderr. On the real pool a window of updates is measured (`Window`), a shorter one
+where the trainer takes so long that it decides every one of them.
 """
 
 import asyncio
 import math
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +33,7 @@ from rewards.curriculum import Curriculum
 from tests.bench.rows import Arm, Row, at_least, at_most, times_the_peer
 from training.accounting import Ledger
 from training.config import RolloutConfig
+from training.engine.engine import EngineStats
 from training.player import LeasedPlayer
 from training.publishing import Publisher
 from training.replay import Replay
@@ -41,12 +46,21 @@ DEVICES, GROUPS, SIZE, STALENESS = 16, 4, 4, 4
 STEP_S, POLICY_S, PUBLISH_S = 0.15, 0.1, 0.2
 SPREAD = 0.5  # sigma of a simulated device's times
 LENGTHS = (2, 2, 3, 3, 3, 4, 4, 5, 6, 10)  # turns
-WARM_UP, UPDATES = 4, 16
-UPDATES_IN_TURNS = 5  # of the arm that is slow
 MOST_ROUNDS = 2  # each is long, and made of many updates
 
 LARGE = World(devices=10_000, groups=512, engines=32, turns=6, most_turns=40, fault_rate=0.005)
 REGIMES = {"environment bound": 3.0, "balanced": 1.0, "trainer bound": 0.4}  # pace of trainer to devices
+
+
+class Window(NamedTuple):
+    """Updates on the real pool: those left out, for its devices all start at once, and those measured."""
+
+    warm_up: int
+    updates: int
+
+
+WINDOWS = {"environment bound": Window(4, 16), "balanced": Window(4, 16), "trainer bound": Window(4, 8)}
+IN_TURNS = Window(1, 4)  # where every update begins like the first
 
 
 def rows(rounds: int) -> Iterator[Row]:
@@ -65,6 +79,7 @@ def _paced(world: World, pace: float) -> World:
 
 def _simulated(name: str, world: World, rounds: int) -> Iterator[Row]:
     def runs(mode: Mode) -> list[Report]:
+        _say(f"{name}: {mode}")
         return [simulate(world, mode, updates=40, seed=seed) for seed in range(rounds)]
 
     ours, synchronous, naive = runs("scheduler"), runs("synchronous"), runs("naive")
@@ -106,15 +121,18 @@ def _real(rounds: int) -> Iterator[Row]:
     for name, pace in REGIMES.items():
         learn_s = 1 / (SIZE * pace * environment)
         bound = min(environment, 1 / (SIZE * learn_s))
+        title = f"{DEVICES} leased devices, {name}"
         ours: list[_Run] = []
         in_turns: list[_Run] = []
         with tempfile.TemporaryDirectory() as folder, _pool(Path(folder)) as pool:
             for number in range(rounds):
-                for runs, staleness in ((ours, STALENESS), (in_turns, 0)):
+                for runs, staleness, window in ((ours, STALENESS, WINDOWS[name]), (in_turns, 0, IN_TURNS)):
+                    _say(f"{title}: {'asynchronous' if staleness else 'in turns'}")
                     run = Path(folder) / f"{name} {number} {staleness}"
-                    runs.append(asyncio.run(_train(pool, run, learn_s, staleness)))
-        title = f"{DEVICES} leased devices, {name}"
-        yield at_least(title, "of the bound", _arm([run.groups_per_s / bound for run in ours]), 0.9)
+                    runs.append(asyncio.run(_train(pool, run, learn_s, staleness, window)))
+        row = at_least(title, "of the bound", _arm([run.groups_per_s / bound for run in ours]), 0.9)
+        row.note = f"window: {_window(ours)}; in turns: {_window(in_turns)}"
+        yield row
         for figure, least in (("useful_environment", 1.2), ("trainer", 1.2)):
             mine, theirs = ([getattr(run, figure) for run in runs] for runs in (ours, in_turns))
             what = (
@@ -124,10 +142,17 @@ def _real(rounds: int) -> Iterator[Row]:
         row = at_most(
             f"{title}: greatest staleness", "versions", _arm([max(run.staleness) for run in ours]), STALENESS
         )
-        row.note = f"mean {fmean(age for run in ours for age in run.staleness):.2f}, nothing dropped: " + str(
-            not any(run.dropped for run in ours)
-        )
+        mean = fmean(age for run in ours for age in run.staleness)
+        row.note = f"mean {mean:.2f}, groups dropped: {sum(run.dropped for run in ours)}"
         yield row
+
+
+def _window(runs: Sequence["_Run"]) -> str:
+    return f"{runs[0].updates} updates in {fmean(run.seconds for run in runs):.0f} s"
+
+
+def _say(what: str) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
 def _arm(figures: Sequence[float]) -> Arm:
@@ -147,6 +172,8 @@ class _Run(NamedTuple):
     trainer: float
     staleness: list[float]  # of every group
     dropped: int
+    updates: int
+    seconds: float
 
 
 class _Engine:
@@ -206,7 +233,7 @@ class _Tasks:
         return _Task(seed)
 
 
-async def _train(pool: Endpoint, run: Path, learn_s: float, max_staleness: int) -> _Run:
+async def _train(pool: Endpoint, run: Path, learn_s: float, max_staleness: int, window: Window) -> _Run:
     """The trainer's loop with a learner that only takes time; figures from the end of the warm-up on."""
     engine, ledger = _Engine(), Ledger(DEVICES)
     async with AsyncExitStack() as stack:
@@ -232,20 +259,19 @@ async def _train(pool: Endpoint, run: Path, learn_s: float, max_staleness: int) 
         producing = asyncio.create_task(rollouts.run())
         staleness: list[float] = []
         began = learning = 0.0
-        updates = UPDATES if max_staleness else UPDATES_IN_TURNS
         try:
-            for step in range(WARM_UP + updates + 1):
+            for step in range(sum(window) + 1):
                 groups = await asyncio.to_thread(
                     replay.take, GROUPS, current_version=step, max_staleness=max_staleness, timeout=60
                 )
                 rollouts.make_room()
                 if producing.done():
                     producing.result()
-                if step == WARM_UP:
-                    ledger.figures(1.0, {})  # what it has counted so far is warm-up
+                if step == window.warm_up:
+                    ledger.figures(1.0, {}, EngineStats())  # what it has counted so far is warm-up
                     staleness.clear()
                     began, learning = time.monotonic(), 0.0
-                if step == WARM_UP + updates:
+                if step == sum(window):
                     break
                 ledger.learned(groups)
                 staleness += [float(group.staleness) for group in groups]
@@ -258,5 +284,13 @@ async def _train(pool: Endpoint, run: Path, learn_s: float, max_staleness: int) 
         finally:
             producing.cancel()
             await asyncio.gather(producing, return_exceptions=True)
-    useful = ledger.figures(seconds, {})["useful_device_utilisation"]
-    return _Run(GROUPS * updates / seconds, useful, learning / seconds, staleness, replay.stats.stale)
+    useful = ledger.figures(seconds, {}, EngineStats())["useful_device_utilisation"]
+    return _Run(
+        groups_per_s=GROUPS * window.updates / seconds,
+        useful_environment=useful,
+        trainer=learning / seconds,
+        staleness=staleness,
+        dropped=replay.stats.stale,
+        updates=window.updates,
+        seconds=seconds,
+    )

@@ -10,12 +10,17 @@ What it is:
 
 What we do otherwise, and why:
 
-- No code was released. That it is GRPO with its usual clip of 0.2, and that the cached trajectory takes the
-  place of a member at random, is our reading.
-- The seeds come from a trajectory store: `Replay.seed`. Making them (rollouts under a plan) is not part of
-  training.
-- A seed and a cached success keep the log-probabilities they were sampled with: see
-  `training.algorithms.arpo`.
+- No code was released. That it is GRPO with its usual clip of 0.2, the sample deviation, a mean over
+  trajectories and no KL, and that the cached trajectory takes the place of a member at random, is our
+  reading. So are the bounds: a score above 0.5 is cached, and a group fails as a whole where its mean is
+  below 0.05.
+- Level 1 comes before training: `guiagent seeds` (`training.seeding`) makes plans of an expert's successes,
+  keeps what the policy achieved under them, and `update.seeds` names the store. A plan is asked for in one
+  request, from what the expert said and did and without its screens. Its words and how a plan is shown are
+  ours.
+- A cached success keeps the log-probabilities it was sampled with, and leaves after 100 policy versions: see
+  `training.algorithms.arpo`. A seed counts as sampled by version 0, and has those that the starting policy
+  gives it without the plan: the ratio begins at 1.
 """
 
 from functools import partial

@@ -11,7 +11,8 @@ What we do otherwise, and why:
 
 - PAE keeps half a million trajectories and draws 1024 an iteration. We keep 20 000 and draw as many as were
   fresh, so that presets compare at equal numbers of trajectories.
-- The mean is over a step's tokens, then over steps: a wordy step weighs no more than others.
+- The mean is over a step's tokens, then over steps: a wordy step weighs no more than others. In `bc` it is
+  over the steps of failures too, which have no loss: where little succeeds little is learned.
 - Rewards are whatever scores the episode; PAE's proposer and evaluator are the recipe's.
 """
 

@@ -19,25 +19,22 @@ What we do otherwise, and why:
 - The code pads batches with random duplicates of steps before it takes statistics. Ours are never padded.
 - It discards failures shorter than four steps, which favours whatever ends early. We keep them.
 - It counts a token without behaviour log-probability as weight 1; so do we, and count it.
-- A success may be 100 policy versions old; there any age.
+- Entropies are those of the policy at the start of the step, which is computed anyway. A step that is left
+  out counts in the mean's denominator, as in the paper's expectation.
+- A task keeps its 8 newest successes, and one may be 100 policy versions old; there all are kept, of any age.
+- One optimiser step a batch, unless `update.minibatches` says otherwise: then every ratio is 1 and nothing is
+  clipped. The code takes a step every 48 samples.
 - How many rollouts a task gets and how long they may be is `rollout.dynamic`, which is DART's too.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from training.algorithms.algorithm import Algorithm, Clipped, Correction, Kl, Objective, RescueAllFail
 from training.algorithms.credit import step_weighted
 from training.reward import outcome
 
-_RESCUE = RescueAllFail(
-    capacity=8,
-    keep_above=0.1,
-    std_below=0.05,
-    mean_below=0.2,
-    max_age=100,
-    slot="oldest",
-    source="newest",
-)
+_NOTHING = 1e-6  # a group fails as a whole where no member has a score above 0
 
 DART_PAPER = Algorithm(
     name="dart_paper",
@@ -51,23 +48,25 @@ DART_PAPER = Algorithm(
         kl=Kl(form="k3", coef=0.1),
         step_mask=0.2,
     ),
-    replay=_RESCUE,
+    replay=RescueAllFail(
+        capacity=8,
+        keep_above=0.0,
+        std_below=_NOTHING,
+        mean_below=_NOTHING,
+        max_age=100,
+        slot="oldest",
+        source="newest",
+    ),
     flat_groups="drop",
     signals=frozenset({"reference", "proximal"}),
 )
 
-DART_CODE = Algorithm(
+DART_CODE = replace(
+    DART_PAPER,
     name="dart_code",
-    paper="2509.23866",
-    reward=outcome,
-    credit=partial(step_weighted, std="sample", eps=1e-6),
-    objective=Objective(
+    objective=replace(
+        DART_PAPER.objective,
         surrogate=Clipped(level="turn", low=0.1, high=0.28, against="proximal"),
-        aggregation="turn_mean_token_mean",
-        correction=Correction(level="token", kind="truncate", cap=1.0),
-        kl=Kl(form="k3", coef=0.1),
+        step_mask=None,
     ),
-    replay=_RESCUE,
-    flat_groups="drop",
-    signals=frozenset({"reference", "proximal"}),
 )

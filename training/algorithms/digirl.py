@@ -19,6 +19,7 @@ What we do otherwise, and why:
   stale.
 - The buffer is counted in trajectories: 200.
 - DigiRL sums log-probabilities over a step; ours is their mean over tokens, then over steps.
+- Its actor learns 20 epochs from what is drawn, and 1 here unless `update.epochs` says otherwise.
 - There is no separate offline phase.
 """
 

@@ -13,6 +13,7 @@ What we do otherwise, and why:
 - Scaling and means are over the group, not the batch, so that a group's credit depends on nothing but the
   group; a group without contrast teaches nothing, where EMPG would reward certainty alone.
 - Entropies are those of the policy at the start of the step, which the learner computes anyway.
+- Clip 0.2, the mean over all tokens, no KL: what it is added to was GRPO or DAPO, by the recipe.
 - As in `training.algorithms.arpo`, the ratio's denominator is the log-probability stored at sampling.
 """
 

@@ -12,6 +12,7 @@ What we do otherwise, and why:
 - As released, the penalty is a constant 0.1 and carries no gradient. Ours grows with the distance from the
   band (`training.losses`), so that it does what the paper says it is for.
 - It is applied from the first update on; the code waits for batches with episodes of half the longest length.
+- The term's coefficient stays; the code can let it fade over epochs (`EntropyTerm.decay`).
 - As in `training.algorithms.arpo`, the ratio's denominator is the log-probability stored at sampling.
 """
 

@@ -15,9 +15,11 @@ What we do otherwise, and why:
 
 - A sequence is a trajectory, with all of its turns.
 - DAPO's overlong shaping is left out: no reply or episode here ends in the middle because it is long.
-- GSPO's ratio is to the policy at the start of the step. Against the one that sampled, some versions back,
+- GSPO's ratio is to the policy at the start of the batch. Against the one that sampled, some versions back,
   hardly a trajectory would lie within 3e-4; a truncated weight of at most 2 a token makes up for the
-  difference.
+  difference. With one optimiser step a batch every ratio is 1: GSPO takes four (`update.minibatches`).
+- Deviations are the sample's, eps 1e-6. GSPO's mean over trajectories is one over their tokens, which share a
+  ratio. Dr. GRPO's and RLOO's constant is the longest that a trajectory can be, in tokens.
 - RLOO has the same weight, since it has no ratio and data is some versions old; and no KL in its rewards.
 - `dapo` and `dr_grpo`, as `training.algorithms.arpo`, take ratios to the log-probability stored at sampling.
 """

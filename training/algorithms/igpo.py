@@ -7,13 +7,15 @@ What it is:
   probability is the geometric mean over the answer's tokens, under teacher forcing. The last turn's reward is
   the outcome.
 - All rewards of the group are normalised together and summed from each turn on, discount 1.
-- PPO per token otherwise.
+- GRPO otherwise, with the sample deviation.
 
 What we do otherwise, and why:
 
 - The answer is written in the policy's own action language, as the action that would end the episode.
-- A task without a known answer has its outcome alone: nothing for the turns before.
-- No KL; as in `training.algorithms.arpo`, the ratio's denominator is the log-probability stored at sampling.
+- A task without a known answer has its outcome alone: nothing for the turns before. `known_answers` says how
+  much of a batch had one; of the tasks here those of the phone that ask something do.
+- Clip 0.2 and no KL. As in `training.algorithms.arpo`, the ratio's denominator is the log-probability stored
+  at sampling.
 """
 
 from functools import partial

@@ -15,7 +15,10 @@ What we do otherwise, and why:
   higher price: it needs no device, but eight generations a step.
 - The KL coefficient is 0.04, which is its trainer's default.
 - A bad step counts once. In the released code it counts once for every good step before it.
-- It is offline, in phases; here it is whatever is rolled out, so the labels must keep up (`training.labels`).
+- It is offline, in phases; here it is whatever is rolled out, labelled by `[step_judge]` before it is
+  committed. What the judge cannot say teaches nothing; its word on the outcome counts, as there, even where
+  the score says otherwise (`label_disagreement`).
+- Without `[step_judge]` the outcome labels: a success's steps are good, a failure's last one is bad.
 """
 
 from training.algorithms.algorithm import Algorithm, Kl, Likelihood, Objective

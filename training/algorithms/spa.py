@@ -8,10 +8,11 @@ What it is:
 
 What we do otherwise, and why:
 
-- The estimator is the one that reads screens (`training.tiny.progress`); what its last value lacks to the
-  score is the last step's, so that the contributions sum to the true outcome.
+- The estimator is the one that reads screens (`training.tiny.progress`), fitted on MiniWoB++ pages and on no
+  others; what its last value lacks to the score is the last step's, so that the contributions sum to the true
+  outcome.
 - No critic: the contributions are normalised over all steps of the group and summed from each step on, as
-  GRPO does with process rewards (arXiv 2402.03300 section 4.1.3).
+  GRPO does with process rewards (arXiv 2402.03300 section 4.1.3), discount 1. Clip 0.2, no KL.
 - No term for actions that could not be executed: an unreadable one ends the episode here.
 - As in `training.algorithms.arpo`, the ratio's denominator is the log-probability stored at sampling.
 """

@@ -9,7 +9,7 @@ What it is:
 What we do otherwise, and why:
 
 - Advantages are of steps, gamma 1 and lambda 0.95, on the score as the last step's reward: a turn is an
-  action, so the critic is asked once a turn. The paper's are of tokens.
+  action, so the critic is asked once a turn. The paper's are of tokens. They are not whitened over the batch.
 - The critic is a small network on the policy's own last hidden state (`training.critic`), not a second model.
 - The paper's exact normaliser could not be verified; ours is the norm it is described by, as
   `training.losses` states.

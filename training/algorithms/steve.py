@@ -9,7 +9,11 @@ What it is:
 What we do otherwise, and why:
 
 - The coefficients could not be confirmed: beta is 0.1 and both lambdas are 1, KTO's own defaults.
-- It is offline and iterative; here the steps are whatever is rolled out, and redundant ones are left out.
+- z0 is that of the optimiser step before, from the steps it learned from. KTO pairs prompts with foreign
+  answers, which asks for passes of their own, and differs between the parts of a step.
+- It is offline and iterative; here the steps are whatever is rolled out, labelled by `[step_judge]` with the
+  preset "steve", without it by the outcome. Redundant and unlabelled ones have no loss, and count in the
+  mean.
 """
 
 from training.algorithms.algorithm import Algorithm, Kto, Objective

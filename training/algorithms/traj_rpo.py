@@ -15,8 +15,9 @@ What it is:
 
 What we do otherwise, and why:
 
-- The paper states neither the clip nor the buffer's size nor which failure goes. Ours are ARPO's 0.2, 0.3,
-  dual clip 3 and 8 a task; the failure is drawn at random.
+- The paper states neither the clip nor the kind of deviation, nor the buffer's size, nor what counts as
+  failed, nor which failure goes. Ours are ARPO's: 0.2, 0.3, dual clip 3; that of the sample, eps 1e-6; 8 a
+  task; the same bounds. The failure is drawn at random.
 - No KL term: the paper's coefficient could not be confirmed.
 - A malformed output ends an episode here, so there is at most one.
 - How much history a step sees is the recipe's (`rollout.history`).

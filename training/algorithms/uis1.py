@@ -12,7 +12,8 @@ What we do otherwise, and why:
 - UI-S1 replays recorded expert trajectories, scores each step by whether it matches the expert's and patches
   in the expert's action where two differ. We have live devices: the only reward is the score, on the last
   step, and there is nothing to patch.
-- Weights of both parts are 1, the clip is 0.2; the script's values for a live environment do not exist.
+- Weights of both parts are 1, the clip is 0.2, the mean is over all tokens, deviations are the sample's (the
+  filter's is the population's); the script's values for a live environment do not exist.
 - As in `training.algorithms.arpo`, the ratio's denominator is the log-probability stored at sampling.
 """
 

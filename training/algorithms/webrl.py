@@ -10,10 +10,12 @@ What it is:
 
 What we do otherwise, and why:
 
-- beta is 1; WebRL chooses 1 or 5 by the reference's probability.
+- beta is 1; WebRL chooses 1 or 5 by the reference's probability, and caps it at |A / log ratio|.
+- Discount 0.5 and cost 0.05 are DigiRL's. A task keeps 32 successes, no older than 100 policy versions.
 - The replay's band is of the mean probability of a trajectory's tokens as they were sampled (the geometric
   mean), which we have; WebRL asks the current policy for its perplexity.
 - A replayed success joins a fresh group of its task; WebRL draws from all tasks.
+- The band of tasks is one of their rates of success, which a curriculum knows without a critic.
 - The critic is a small network on the policy's last hidden state (`training.critic`), not a model of its own.
 """
 

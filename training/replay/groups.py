@@ -68,13 +68,30 @@ class ReplayStats:
         return self.replayed / self.trained if self.trained else 0.0
 
 
-def staleness(trajectories: Iterable[Trajectory], version: int) -> int:
-    """Policy versions between `version` and the furthest token of the valid ones.
+class Span(NamedTuple):
+    """The first and the last policy version that sampled a token of something."""
 
-    A distance, not an age: after a resume from an older checkpoint, tokens can be of a version to come.
-    """
-    versions = (v for t in trajectories if t.valid for step in t.steps for v in _versions(step))
-    return max((abs(version - v) for v in versions), default=0)
+    first: int
+    last: int
+
+    def staleness(self, version: int) -> int:
+        """Policy versions between `version` and the furthest token.
+
+        A distance, not an age: after a resume from an older checkpoint, tokens can be of a version to come.
+        """
+        return max(version - self.first, self.last - version)
+
+
+def span(trajectories: Iterable[Trajectory]) -> Span | None:
+    """Of the valid ones; None where they sampled nothing."""
+    versions = [v for t in trajectories if t.valid for step in t.steps for v in _versions(step)]
+    return Span(min(versions), max(versions)) if versions else None
+
+
+def staleness(trajectories: Iterable[Trajectory], version: int) -> int:
+    """That of their span; 0 where they sampled nothing."""
+    found = span(trajectories)
+    return found.staleness(version) if found else 0
 
 
 def oldest_version(trajectory: Trajectory) -> int:

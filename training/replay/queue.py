@@ -8,7 +8,7 @@ holds `state()`; the two together say what was consumed, so `restore` can offer 
 """
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from statistics import pstdev
@@ -19,10 +19,12 @@ from guiagent.errors import InfrastructureError
 from guiagent.types import Trajectory
 from rewards.proposals import comparable
 from training.algorithms.algorithm import FromBuffer, ReplayRule, RescueAllFail
-from training.replay.groups import Group, Load, ReplayStats, Seat, oldest_version, staleness
-from training.replay.rules import Buffer, drawn, failed, members
+from training.replay.groups import Group, Load, ReplayStats, Seat, Span, oldest_version, span
+from training.replay.rules import Buffer, drawn, failed, members, young
 from training.reward import outcome
 from training.scheduler import choose_batch
+
+_STARVED = 50  # batches' worth of groups that may close in a row and teach nothing
 
 
 @dataclass
@@ -35,6 +37,8 @@ class _Pending:
     size: int
     version: int = 0  # of the weights that sampled when it was opened
     members: dict[int, Trajectory] = field(default_factory=dict)
+    span: Span | None = None  # of its tokens, once it has closed
+    needs_rescue: bool = False  # it failed as a whole, and teaches nothing as it is
 
     @property
     def id(self) -> str:
@@ -47,6 +51,9 @@ class _Pending:
     @property
     def sampled(self) -> tuple[Trajectory, ...]:
         return tuple(self.members[index] for index in sorted(self.members))
+
+    def staleness(self, version: int) -> int:
+        return self.span.staleness(version) if self.span else 0
 
 
 class Replay:
@@ -77,6 +84,7 @@ class Replay:
         self._closed: deque[_Pending] = deque()  # those of `_pending` that the trainer may take, oldest first
         self._kept = Buffer(rule)
         self._stats = ReplayStats()
+        self._in_vain = Counter[str]()  # groups that closed and were dropped, since one was not
         self._taken_at: int | None = None
         self._changed = Condition()  # its lock is reentrant
 
@@ -108,14 +116,21 @@ class Replay:
         before it checkpoints `state()`.
 
         With a rule that learns from a buffer alone, one more group holds what was drawn, if anything was.
+
+        Raises:
+            InfrastructureError: more than fifty batches' worth of groups in a row closed and taught nothing.
         """
 
         def chosen() -> list[_Pending] | None:
-            self._drop_stale(current_version, max_staleness)
+            self._drop_hopeless(current_version, max_staleness)
             open = [group.version for group in self._pending.values() if not group.closed]
             closed = [group.version for group in self._closed]
             indices = choose_batch(closed, open, current_version, groups=count, max_staleness=max_staleness)
-            return None if indices is None else [self._closed[index] for index in indices]
+            if indices is not None:
+                return [self._closed[index] for index in indices]
+            if self._in_vain.total() > _STARVED * count:
+                raise _starved(self._in_vain)
+            return None
 
         with self._changed:
             batch = self._changed.wait_for(chosen, timeout)
@@ -241,6 +256,7 @@ class Replay:
             self._kept.refill(shelves, found)
             for group, trajectory in offered:
                 self._place(group, trajectory)
+            self._in_vain.clear()  # the tasks may be others now
 
     def _place(self, group: _Pending, trajectory: Trajectory) -> None:
         if not 0 <= trajectory.group_index < group.size or trajectory.group_index in group.members:
@@ -251,20 +267,31 @@ class Replay:
         if not group.closed:
             return
         known = [value for member in group.sampled if (value := outcome(member)) is not None]
+        group.span = span(group.sampled)
         if not comparable(len(known), sum(member.fault is None for member in group.sampled)):
             self._stats.invalid += 1
+            self._in_vain["invalid"] += 1
             self._forget(group)
         elif self._teaches_nothing(known) and not self._rescuable(group, known):
             self._stats.flat += 1
+            self._in_vain["flat"] += 1
             self._forget(group)
         else:
+            group.needs_rescue = self._teaches_nothing(known)
             self._closed.append(group)
+            self._in_vain.clear()
         self._changed.notify_all()  # even one that is dropped: a batch may have waited for it
 
-    def _drop_stale(self, version: int, max_staleness: int) -> None:
-        for group in [group for group in self._closed if staleness(group.sampled, version) > max_staleness]:
+    def _drop_hopeless(self, version: int, max_staleness: int) -> None:
+        """What has grown too old, and what waited for a rescue by successes that have."""
+        for group in tuple(self._closed):
+            if group.staleness(version) > max_staleness:
+                self._stats.stale += 1
+            elif group.needs_rescue and not self._young(group, version):
+                self._stats.flat += 1
+            else:
+                continue
             self._closed.remove(group)
-            self._stats.stale += 1
             self._forget(group)
 
     def _teaches_nothing(self, outcomes: list[float]) -> bool:
@@ -274,10 +301,14 @@ class Replay:
         rule = self._rule
         return isinstance(rule, RescueAllFail) and failed(rule, outcomes) and bool(self._kept.of(group.task))
 
+    def _young(self, group: _Pending, version: int) -> bool:
+        rule = self._rule
+        return isinstance(rule, RescueAllFail) and bool(young(rule, self._kept.of(group.task), version))
+
     def _hand_over(self, group: _Pending, version: int) -> Group:
         sampled, kept = group.sampled, self._kept.of(group.task)
         learned = members(self._rule, sampled, kept, version=version, rng=self._rng(group.id))
-        old = staleness(sampled, version)
+        old = group.staleness(version)
         stats = self._stats
         stats.taken += 1
         stats.staleness += [0] * (old + 1 - len(stats.staleness))
@@ -307,6 +338,14 @@ class Replay:
         for member in group.sampled:
             self._stats.masked += outcome(member) is None
             self._kept.add(member)
+
+
+def _starved(dropped: Counter[str]) -> InfrastructureError:
+    return InfrastructureError(
+        f"{dropped.total()} groups in a row taught nothing: {dropped['flat']} whose members all fared alike, "
+        f"{dropped['invalid']} of which too few outcomes are known; choose tasks that the policy solves now "
+        "and then, or look into the faults"
+    )
 
 
 def _number(group_id: str) -> int:

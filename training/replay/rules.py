@@ -101,6 +101,11 @@ def drawn(
     return tuple(rng.sample(kept, min(count, len(kept))))
 
 
+def young(rule: RescueAllFail | PositiveMix, kept: Sequence[Trajectory], version: int) -> list[Trajectory]:
+    """Those that were sampled at most `max_age` versions from this one."""
+    return [trajectory for trajectory in kept if staleness([trajectory], version) <= rule.max_age]
+
+
 def _rescued(
     rule: RescueAllFail,
     sampled: tuple[Trajectory, ...],
@@ -108,7 +113,7 @@ def _rescued(
     version: int,
     rng: random.Random,
 ) -> tuple[Trajectory, ...]:
-    candidates = [t for t in kept if staleness([t], version) <= rule.max_age]
+    candidates = young(rule, kept, version)
     if not candidates or not failed(rule, _outcomes(sampled)):
         return sampled
     success = rng.choice(candidates) if rule.source == "uniform" else candidates[-1]
@@ -130,16 +135,17 @@ def _positives(
     rng: random.Random,
 ) -> tuple[Trajectory, ...]:
     low, high = rule.confidence
-    candidates = [t for t in kept if staleness([t], version) <= rule.max_age and low <= confidence(t) <= high]
+    candidates = [t for t in young(rule, kept, version) if low <= confidence(t) <= high]
     wanted = rule.share * len(sampled) * (1 - fmean(_outcomes(sampled)) if rule.harder else 1)
     return tuple(rng.sample(candidates, min(math.floor(wanted + 0.5), len(candidates))))
 
 
 def confidence(trajectory: Trajectory) -> float:
-    """The geometric mean of the probabilities its tokens were sampled with: 1 / perplexity. 1 without
-    tokens."""
+    """The geometric mean of the probabilities its tokens were sampled with: 1 / perplexity. 1 where none is
+    known."""
     logprobs = [logprob for step in trajectory.steps for logprob in step.policy.logprobs]
-    return math.exp(fmean(logprobs)) if logprobs else 1.0
+    known = [logprob for logprob in logprobs if not math.isnan(logprob)]
+    return math.exp(fmean(known)) if known else 1.0
 
 
 def _shortest(kept: Sequence[Trajectory], q: float) -> list[Trajectory]:
