@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ class ComparisonSummary:
     budget: int  # environment steps of every run
     fields: Mapping[str, Mapping[str, str]]  # of each preset, by name, as text
     config: Mapping[str, Any]  # what all runs share
+    notes: Mapping[str, Sequence[str]]  # by preset, what must be known of its runs
 
 
 def print_comparison(results: Sequence[PresetResult], console: Console) -> None:
@@ -72,6 +74,7 @@ def write_comparison(path: Path, summary: ComparisonSummary, results: Sequence[P
         table=_table(results),
         curves=_curves(results, summary.budget),
         key=_key(results),
+        notes=_notes(summary.notes),
         differences=_differences(summary.fields),
         config=shown(msgspec.json.format(msgspec.json.encode(summary.config), indent=2).decode(), MAX_CONFIG),
         commit=shown(summary.commit),
@@ -100,6 +103,8 @@ def write_comparison_json(path: Path, summary: ComparisonSummary, results: Seque
                     "seed": run.seed,
                     "updates": run.updates,
                     "seconds": run.seconds,
+                    "trained": run.trained,
+                    "replay_share": run.replay_share,
                     "env_steps": run.samples[-1].env_steps if run.samples else 0,
                     "final": final_success(run, budget),
                     "area": area_under(run, budget),
@@ -112,7 +117,8 @@ def write_comparison_json(path: Path, summary: ComparisonSummary, results: Seque
     ]
     different = [{"field": name, "values": values} for name, values in differences(summary.fields)]
     facts = {"recipe": summary.recipe, "commit": summary.commit, "env_steps": budget}
-    write_json(path, facts | {"presets": presets, "differences": different, "config": summary.config})
+    told = {"presets": presets, "notes": summary.notes, "differences": different, "config": summary.config}
+    write_json(path, facts | told)
 
 
 def _facts(summary: ComparisonSummary, results: Sequence[PresetResult]) -> str:
@@ -143,6 +149,7 @@ def _table(results: Sequence[PresetResult]) -> str:
         "Area",
         "Difference",
         "Updates",
+        "Learned from",
         "Time",
     )
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
@@ -153,6 +160,8 @@ def _table(results: Sequence[PresetResult]) -> str:
 def _row(index: int, result: PresetResult) -> str:
     updates = sum(run.updates for run in result.runs)
     seconds = sum(run.seconds for run in result.runs)
+    trained = sum(run.trained for run in result.runs)
+    replayed = fmean(run.replay_share for run in result.runs)
     cells = (
         str(len(result.runs)),
         _change(result.learned),
@@ -161,6 +170,7 @@ def _row(index: int, result: PresetResult) -> str:
         _rate(result.area),
         _change(result.area_difference),
         f"{updates:,}",
+        f"{trained:,} <small>{replayed:.0%} replayed</small>",
         clock(seconds),
     )
     name = f'<span class="key {_series(index)}"></span>{shown(result.preset)}'
@@ -182,6 +192,17 @@ def _key(results: Sequence[PresetResult]) -> str:
     )
     rest = len(results) - _COLOURS
     return names + (f" (the first {_COLOURS}; the table has all)" if rest > 0 else "")
+
+
+def _notes(notes: Mapping[str, Sequence[str]]) -> str:
+    """Nothing where there is nothing to say."""
+    rows = "".join(
+        f'<tr><th scope="row">{shown(preset)}</th><td>{shown(" ".join(own))}</td></tr>'
+        for preset, own in notes.items()
+        if own
+    )
+    heading = '<section id="notes"><h2>What to know of these runs</h2>'
+    return f'{heading}<table class="fields">{rows}</table></section>' if rows else ""
 
 
 def _differences(fields: Mapping[str, Mapping[str, str]]) -> str:

@@ -31,7 +31,8 @@ class Sample:
 @dataclass(frozen=True, slots=True)
 class SeedRun:
     """One training run. `held_out` are its last policy's outcomes on seeds it never trained on, by task;
-    empty where that was not measured."""
+    empty where that was not measured. `trained` counts the episodes it learned from, one that came back each
+    time; `replay_share` is the share of earlier ones among all that were handed to the trainer."""
 
     preset: str
     seed: int
@@ -39,6 +40,8 @@ class SeedRun:
     held_out: Mapping[str, Proportion]
     updates: int
     seconds: float
+    trained: int = 0
+    replay_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a judge is told: which preset and model, how many votes by which rule, and what it may cost."""
+"""What judges are told: which preset and model, how many votes by which rule, and what it may cost."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rewards.verdicts import Rule
 
 PresetName = Literal["zerogui", "zerogui-android", "pae", "smartsnap", "webjudge"]
+StepPresetName = Literal["seagent", "steve"]
 Positive = Annotated[int, Field(gt=0)]
 
 
@@ -38,3 +39,14 @@ class JudgeConfig(ServerConfig):
     reply_tokens: Positive = 1024  # of one vote
     max_image_side: Annotated[int, Field(ge=64, le=4096)] = 1024  # pixels; larger screens are scaled down
     max_screens: Positive | None = None  # in one request; of more, first, last and evenly between
+
+
+class StepJudgeConfig(ServerConfig):
+    """A step judge (`rewards.step_judge`). What speaks of votes or screens is for "seagent", which looks at
+    all of an episode at once; "steve" looks at the two screens around each step, once."""
+
+    preset: StepPresetName = "seagent"
+    votes: Annotated[int, Field(gt=0, le=16)] = 4
+    reply_tokens: Positive = 1024  # of one vote
+    max_image_side: Annotated[int, Field(ge=64, le=4096)] = 1024  # pixels; larger screens are scaled down
+    max_screens: Positive = 30  # in one request; a longer episode is not labelled

@@ -2,25 +2,26 @@
 
 Two ways to ask, neither of which is shown a word of the agent's:
 
-- "trajectory", as SEAgent's world state model (arXiv 2508.04700): one look at all screens says whether the
-  task succeeded, which steps were redundant and where the first error lies. What follows the first error is
-  not labelled. Four votes; a success that is not unanimous is none.
-- "pairwise", as STEVE's step verifier (arXiv 2503.12532): each step by itself, from the screens before and
-  after it.
+- "seagent", as its world state model (arXiv 2508.04700): one look at all screens says whether the task
+  succeeded, which steps were redundant and where the first error lies. What follows the first error is not
+  labelled. Four votes; a success that is not unanimous is none.
+- "steve", as its step verifier (arXiv 2503.12532): each step by itself, from the screens before and after it.
 """
 
 import asyncio
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import Fault, FaultError, InfrastructureError
 from rewards import judge_prompts, screens
 from rewards.cases import Case
-from rewards.judge_config import JudgeConfig
+from rewards.judge_config import StepJudgeConfig
 from rewards.replies import read_json
 from rewards.verdicts import Usage
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from rewards.model_server import ModelServer
 
 Label = Literal["correct", "redundant", "wrong"]
-_VOTES = 4  # SEAgent's
-_MAX_SCREENS = 30
 _LEAST_PREFIX = 2  # correct steps before a first error that is worth learning from; SEAgent's
 _REWARD: dict[Label, float] = {"correct": 1.0, "redundant": 0.0, "wrong": -1.0}
 _Reply = TypeVar("_Reply")
@@ -48,6 +47,12 @@ class StepVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     success: bool | None = None
     fault: Fault | None = None
     usage: Usage = Usage()
+    judge: str = ""  # name and digest of the judge and its prompt
+
+    @property
+    def known(self) -> bool:
+        """False where a fault kept the judge from looking at all of it: it can be asked again."""
+        return self.fault is None
 
 
 class KtoSteps(NamedTuple):
@@ -72,17 +77,41 @@ class _Pair(msgspec.Struct):
 
 
 class StepJudge:
-    """Labels the steps of an episode. Bounds, cache and model are the server's."""
+    """Labels the steps of an episode. Bounds, cache and model are the server's.
 
-    def __init__(self, config: JudgeConfig, server: "ModelServer") -> None:
+    `name` says which judge this is, with a digest that changes when its labels could.
+    """
+
+    def __init__(self, config: StepJudgeConfig, server: "ModelServer") -> None:
         self._config, self._server = config, server
+        whole = config.preset == "seagent"
+        settings = [
+            judge_prompts.TRAJECTORY if whole else judge_prompts.PAIRWISE,
+            screens.STYLE,
+            [config.votes, config.max_screens] if whole else [],
+            config.reply_tokens,
+            config.max_image_side,
+        ]
+        digest = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:8]
+        self.name = f"{config.preset}:{config.model}#{digest}"
 
-    async def whole(self, case: Case) -> StepVerdict:
+    async def judge(self, case: Case) -> StepVerdict:
+        """By the preset. An outage, a limit or garbage is a verdict with a `fault`. Serves many at once.
+
+        Raises InfrastructureError where the server does not know the key, the model or the path.
+        """
+        found = await (self._whole(case) if self._config.preset == "seagent" else self._pairwise(case))
+        return replace(found, judge=self.name)
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    async def _whole(self, case: Case) -> StepVerdict:
         """One look at all screens. An episode longer than what one request may show is not labelled."""
         steps = len(case.screens) - 1
         if steps < 1:
             return StepVerdict()
-        if len(case.screens) > (limit := self._config.max_screens or _MAX_SCREENS):
+        if len(case.screens) > (limit := self._config.max_screens):
             fault = Fault("judge", "too_long", f"{len(case.screens)} screens; one request shows {limit}")
             return StepVerdict(fault=fault)
         try:
@@ -90,7 +119,7 @@ class StepJudge:
                 judge_prompts.TRAJECTORY,
                 case,
                 range(steps + 1),
-                votes=self._config.votes or _VOTES,
+                votes=self._config.votes,
                 temperature=1.0,
                 type=_Trajectory,
             )
@@ -98,7 +127,7 @@ class StepJudge:
             return StepVerdict(fault=error.fault)
         return _agreed(replies, steps, usage)
 
-    async def pairwise(self, case: Case) -> StepVerdict:
+    async def _pairwise(self, case: Case) -> StepVerdict:
         """One look at each step. A step whose reply cannot be read has no label; `success` is never said."""
 
         async def look(step: int) -> tuple[StepLabel | None, Usage]:
@@ -143,6 +172,20 @@ class StepJudge:
             keep=lambda replies: any(read_json(reply, type) is not None for reply in replies),
         )
         return [read_json(reply, type) for reply in completion.texts], completion.usage
+
+
+def step_judge(config: StepJudgeConfig) -> StepJudge:
+    """The judge that `config` describes, with a server client of its own.
+
+    Raises:
+        UsageError: the config names no server or no model.
+        InfrastructureError: the package openai is not installed.
+    """
+    try:
+        from rewards.model_server import ModelServer
+    except ModuleNotFoundError as error:
+        raise InfrastructureError(f"{error.name} is not installed: pip install 'guiagent[judge]'") from None
+    return StepJudge(config, ModelServer(config))
 
 
 def kto_steps(verdict: StepVerdict, parsable: Sequence[bool]) -> KtoSteps:

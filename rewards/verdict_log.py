@@ -1,31 +1,46 @@
-"""The verdicts of a run: an append-only file beside it, `verdicts.jsonl`, a line a verdict, each synced.
+"""The verdicts of a run: append-only files beside it, a line a verdict, each synced.
 
-A known verdict of a trajectory by a judge is written once and never changed. An unknown one may be followed
-by another line, once the judge can say; so judging again is idempotent. A line torn by a kill is cut off on
-opening.
+`verdicts.jsonl` is the outcome judge's, `step_verdicts.jsonl` the step judge's. A known verdict of a
+trajectory by a judge is written once and never changed. An unknown one may be followed by another line, once
+the judge can say; so judging again is idempotent. A line torn by a kill is cut off on opening.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Self
+from typing import Generic, Protocol, Self, TypeVar
 
 import msgspec
 
 from guiagent.errors import InfrastructureError
 from guiagent.journal import Journal
 from guiagent.types import Trajectory
+from rewards.cases import case_of
 from rewards.judge import judge_episode
+from rewards.step_judge import StepJudge, StepVerdict
 from rewards.verdicts import Judge, Verdict
 
+VERDICTS, STEP_VERDICTS = "verdicts.jsonl", "step_verdicts.jsonl"  # in a run's folder
 
-class Entry(msgspec.Struct, frozen=True):
+
+class _Said(Protocol):
+    @property
+    def judge(self) -> str: ...
+
+    @property
+    def known(self) -> bool: ...
+
+
+_AnyVerdict = TypeVar("_AnyVerdict", bound=_Said)
+
+
+class Entry(msgspec.Struct, Generic[_AnyVerdict], frozen=True):
     trajectory: str
-    verdict: Verdict
+    verdict: _AnyVerdict
 
 
-class VerdictLog:
+class _Log(Generic[_AnyVerdict]):
     """The latest verdict by trajectory and judge. One process writes, under a lock. Thread-safe.
 
     `recovered` says how many bytes of an interrupted line were cut off on opening.
@@ -34,10 +49,10 @@ class VerdictLog:
         InfrastructureError: another process is writing, the disk fails, or a line before the last is damaged.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._journal = Journal(path, Entry)
+    def __init__(self, path: Path, kind: type[Entry[_AnyVerdict]]) -> None:
+        self._journal = Journal(path, kind)
         self.recovered = self._journal.recovered
-        self._verdicts: dict[tuple[str, str], Verdict] = {}
+        self._verdicts: dict[tuple[str, str], _AnyVerdict] = {}
         self._writing = Lock()
         try:
             for entry in self._journal:
@@ -58,26 +73,40 @@ class VerdictLog:
     def __len__(self) -> int:
         return len(self._verdicts)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[Entry[_AnyVerdict]]:
         """The latest verdict of each trajectory and judge, in the order of their first lines."""
         for (trajectory, _), verdict in list(self._verdicts.items()):
             yield Entry(trajectory, verdict)
 
-    def get(self, trajectory: str, judge: str) -> Verdict | None:
+    def get(self, trajectory: str, judge: str) -> _AnyVerdict | None:
         """The latest, which may be unknown; None where this judge was never asked."""
         return self._verdicts.get((trajectory, judge))
 
-    def add(self, trajectory: str, verdict: Verdict) -> bool:
+    def add(self, trajectory: str, verdict: _AnyVerdict) -> bool:
         """Makes a verdict durable; False, and nothing is written, where it says nothing new: there is a known
         one already, or an unknown one and this one is unknown too."""
         key = (trajectory, verdict.judge)
         with self._writing:
             before = self._verdicts.get(key)
-            if before is not None and (before.value is not None or verdict.value is None):
+            if before is not None and (before.known or not verdict.known):
                 return False
             self._journal.append(Entry(trajectory, verdict))
             self._verdicts[key] = verdict
             return True
+
+
+class VerdictLog(_Log[Verdict]):
+    """An outcome judge's: see `_Log`, which both kinds are."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, Entry[Verdict])
+
+
+class StepVerdictLog(_Log[StepVerdict]):
+    """A step judge's."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, Entry[StepVerdict])
 
 
 async def judge_all(
@@ -94,13 +123,45 @@ async def judge_all(
     What the log knows is told of too, without being judged. Trajectories are read one by one: only those
     being judged are in memory, with their screens.
     """
+
+    async def ask(trajectory: Trajectory) -> Verdict:
+        return await judge_episode(judge, trajectory, frame)
+
+    await _ask_all(ask, judge.name, trajectories, log, concurrency, on_verdict)
+
+
+async def label_all(
+    judge: StepJudge,
+    trajectories: Iterable[Trajectory],
+    frame: Callable[[str], bytes],
+    log: StepVerdictLog,
+    *,
+    concurrency: int = 8,
+    on_verdict: Callable[[Trajectory, StepVerdict], None] = lambda trajectory, verdict: None,
+) -> None:
+    """The same of a step judge."""
+
+    async def ask(trajectory: Trajectory) -> StepVerdict:
+        return await judge.judge(case_of(trajectory, frame))
+
+    await _ask_all(ask, judge.name, trajectories, log, concurrency, on_verdict)
+
+
+async def _ask_all(
+    ask: Callable[[Trajectory], Awaitable[_AnyVerdict]],
+    judge: str,
+    trajectories: Iterable[Trajectory],
+    log: _Log[_AnyVerdict],
+    concurrency: int,
+    on_verdict: Callable[[Trajectory, _AnyVerdict], None],
+) -> None:
     waiting = iter(trajectories)
 
     async def work() -> None:
         for trajectory in waiting:
-            known = log.get(trajectory.id, judge.name)
-            if known is None or known.value is None:
-                known = await judge_episode(judge, trajectory, frame)
+            known = log.get(trajectory.id, judge)
+            if known is None or not known.known:
+                known = await ask(trajectory)
                 await asyncio.to_thread(log.add, trajectory.id, known)
             on_verdict(trajectory, known)
 

@@ -43,6 +43,10 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     fault: Fault | None = None
     usage: Usage = Usage()
 
+    @property
+    def known(self) -> bool:
+        return self.value is not None
+
     def score(self) -> Score:
         evidence = {"judge": self.judge, "votes": list(self.votes)}
         return Score(self.value, "judge", self.reason, evidence)

@@ -3,19 +3,23 @@
 import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from eval.results import write_json
 from guiagent import config as configuration
 from guiagent.cli import app
-from guiagent.cli.compare import compare, fields_of
-from guiagent.errors import Fault, UsageError
+from guiagent.cli.caveats import caveats
+from guiagent.cli.compare import _Cell, _samples, _Trainer, compare, fields_of
+from guiagent.errors import DivergedError, Fault, UsageError
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import PolicyStep, Score, Step, Trajectory
+from rewards.judge_config import StepJudgeConfig
 from training.algorithms import find_algorithm
-from training.config import TrainConfig
+from training.config import TrainConfig, UpdateConfig
 
 PRESETS = ["arpo", "gigpo"]
 SMALL = [
@@ -31,7 +35,15 @@ def an_episode(number: int, value: float | None, frame: str) -> Trajectory:
     score = None if value is None else Score(value)
     fault = Fault("device", "crashed", "gone") if value is None else None
     return Trajectory(
-        f"episode-{number}", "click-test-2", number, "Click.", turns, "task_done", score, fault=fault
+        f"episode-{number}",
+        "click-test-2",
+        number,
+        "Click.",
+        turns,
+        "task_done",
+        score,
+        fault=fault,
+        group=f"g{number:06}",
     )
 
 
@@ -101,6 +113,64 @@ def test_the_fields_of_a_preset_are_text_by_path() -> None:
     assert (fields["credit.estimate.std"], fields["credit.estimate.eps"]) == ("sample", "1e-06")
     assert "name" not in fields
     assert not any("0x" in value for value in fields.values())  # no object's address
+
+
+def test_a_run_that_diverges_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    async def run(self: _Trainer, cell: _Cell, config: TrainConfig, stage: str) -> dict[str, Any]:
+        assert config.env_steps == 100
+        if (cell.preset, cell.seed) == ("arpo", 0):
+            raise DivergedError("no number")
+        a_finished_run(cell.folder, [0, 1] * 10, 100)
+        told: dict[str, Any] = json.loads((cell.folder / "finished.json").read_text())
+        return told
+
+    monkeypatch.setattr(_Trainer, "run", run)
+    monkeypatch.setenv("GUIAGENT_TOKEN", "t")
+    elsewhere = [*SMALL, "device.farm=http://127.0.0.1:1"]
+    with pytest.raises(DivergedError, match=r"lacks runs that diverged \(arpo 0\)"):
+        compare(PRESETS, 2, "arpo-demo", tmp_path, None, 100, elsewhere)
+    told = json.loads((tmp_path / "compare.json").read_text())
+    assert [len(preset["runs"]) for preset in told["presets"]] == [1, 2]
+    assert told["notes"]["arpo"][0] == "1 of its 2 runs diverged, and are left out."
+    assert "arpo 0 is left out: no number" in capsys.readouterr().out
+
+
+def test_a_seed_is_nobodys_rollout(tmp_path: Path) -> None:
+    with TrajectoryStore(tmp_path / "trajectories") as store:
+        frame = store.put_frame(b"a screen")
+        store.commit([replace(an_episode(0, 1, frame), group=""), an_episode(1, 0, frame)])
+    (sample,) = _samples(tmp_path)
+    assert (sample.env_steps, sample.tasks["click-test-2"].successes) == (5, 0)
+
+
+def test_a_run_has_what_its_preset_has_use_for(tmp_path: Path) -> None:
+    shared = TrainConfig(
+        update=UpdateConfig(seeds=tmp_path), step_judge=StepJudgeConfig(url="http://127.0.0.1:1", model="m")
+    )
+    made = {name: _Cell(name, 1, tmp_path).config(shared, 100) for name in ("bepa", "steve", "rloo")}
+    assert {name for name, config in made.items() if config.update.seeds} == {"bepa"}
+    assert {name for name, config in made.items() if config.step_judge} == {"steve"}
+    assert {config.rollout.seed for config in made.values()} == {2_000_000}
+
+
+@pytest.mark.parametrize(
+    ("preset", "config", "lines", "said"),
+    [
+        ("gspo", TrainConfig(), [], "nothing was ever clipped"),
+        ("gspo", TrainConfig(update=UpdateConfig(minibatches=4)), [], None),
+        ("dapo", TrainConfig(), [{"replay_share": 0.0}], None),
+        ("digirl", TrainConfig(), [{"replay_share": 1.0}], "critic began untrained"),
+        ("steve", TrainConfig(), [], "No step judge"),
+        ("igpo", TrainConfig(), [{"known_answers": 0.0}], "No task had a known answer"),
+        ("igpo", TrainConfig(), [{"known_answers": 0.0}, {"known_answers": 0.5}], None),
+        ("arpo", TrainConfig(), [{"replay_share": 0.0}], "replay never came in"),
+        ("arpo", TrainConfig(), [{"replay_share": 0.1, "skipped_updates": 1}], "were no numbers"),
+    ],
+)
+def test_what_must_be_known_of_a_preset_is_said(preset: str, config: TrainConfig, lines, said) -> None:
+    found = caveats(find_algorithm(preset), config, lines)
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
 
 
 @pytest.mark.drill

@@ -206,3 +206,41 @@ def test_one_place_is_to_be_named(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("guiagent: there is no trajectory store")
     assert len(done.stderr.splitlines()) == 1
+
+
+def lamplighter(body: Body) -> str:
+    """A world state model that goes by the last screen; without a lit lamp the last step was wrong."""
+    shown = pictures(body)
+    lit = looks_lit(shown[-1])
+    return json.dumps({"success": lit, "redundant": [], "first_error": None if lit else len(shown) - 1})
+
+
+def test_steps_are_labelled_once_and_an_outage_is_made_up_for(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (run / "config.toml").write_text(f'[step_judge]\nurl = "{closed_port()}"\nmodel = "m"\nattempts = 1\n')
+    said = guiagent("steps", "--run", str(run), "--limit", "3")
+    assert "teaching     0 of 3 episodes" in said and "unlabelled   3 unreachable" in said
+    with stand_in(lamplighter) as server:
+        said = guiagent("steps", "--run", str(run), "--set", f"url={server.url}")
+        # What failed at its first or second step teaches nothing, by SEAgent's rule.
+        short = sum(number % 3 > 0 and 1 + number // 3 < 3 for number in range(EPISODES))
+        assert f"teaching     {EPISODES + 1 - short} of {EPISODES + 1} episodes" in said
+        assert len(server.requests) == EPISODES + 1
+        again = guiagent("steps", "--run", str(run), "--set", f"url={server.url}")
+        assert len(server.requests) == EPISODES + 1
+    assert said.splitlines()[1:] == again.splitlines()[1:]  # the first line tells the time it took
+    assert "as the state check's in 96.0% (80-99) of 25" in said  # who gave up had lit the lamp
+    log = [json.loads(line) for line in (run / "step_verdicts.jsonl").read_text().splitlines()]
+    assert len(log) == 3 + EPISODES + 1
+    assert len({line["trajectory"] for line in log}) == EPISODES + 1
+
+
+def test_nothing_to_label_is_said(tmp_path: Path) -> None:
+    with TrajectoryStore(tmp_path / "trajectories") as store:
+        frame = store.put_frame(OFF)
+        store.commit([trajectory("a", frame, frame)])
+    with stand_in(honest) as server:
+        said = guiagent("steps", "--run", str(tmp_path), *settings(server.url), code=2)
+        assert "has an outcome" in said
+    run = make_run(tmp_path / "run")
+    assert "no address of a model server" in guiagent("steps", "--run", str(run), code=2)

@@ -38,7 +38,9 @@ def a_run(preset: str, seed: int, rates: list[float], budget: int = 1000, held_o
         for place in (0.3, 0.8):
             often, seldom = Proportion(round(rate * 100), 100), Proportion(round(rate * 10), 10)
             samples.append(Sample(round((part + place) * size), {"often": often, "seldom": seldom}))
-    return SeedRun(preset, seed, tuple(samples), held_out or {}, updates=7, seconds=65.0)
+    return SeedRun(
+        preset, seed, tuple(samples), held_out or {}, updates=7, seconds=65.0, trained=4, replay_share=0.25
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,12 @@ def the_comparison():
     runs += [a_run(PAYLOAD, seed, [0.1, 0.6, 0.9 + seed / 100]) for seed in range(3)]
     fields = {"arpo": {"clip": "0.2", PAYLOAD: "1"}, PAYLOAD: {"clip": PAYLOAD, PAYLOAD: "2"}}
     summary = ComparisonSummary(
-        recipe=PAYLOAD, commit="abc", budget=1000, fields=fields, config={"policy": PAYLOAD}
+        recipe=PAYLOAD,
+        commit="abc",
+        budget=1000,
+        fields=fields,
+        config={"policy": PAYLOAD},
+        notes={"arpo": [], PAYLOAD: ["It never replayed.", PAYLOAD]},
     )
     return summary, compared(runs, 1000)
 
@@ -157,6 +164,8 @@ def test_the_page_shows_all_and_executes_nothing(tmp_path: Path):
     assert page.count('class="series-0"') == page.count('class="series-1"') == 2  # for wide and narrow
     assert "1,000" in page and "95% intervals over seeds" in page
     assert 'class="up"' in page  # the difference leaves out zero
+    assert page.count("What to know of these runs") == page.count("It never replayed.") == 1
+    assert "12 <small>25% replayed</small>" in page
     assert "nan" not in page.lower()
 
 

@@ -1,13 +1,13 @@
 """The step judge over real HTTP: what it asks and reads, SEAgent's cut rule, and process rewards."""
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from rewards import judge_prompts
 from rewards.cases import Case, Screen
-from rewards.judge_config import JudgeConfig
+from rewards.judge_config import StepJudgeConfig, StepPresetName
 from rewards.model_server import ModelServer
 from rewards.step_judge import Label, StepJudge, StepLabel, StepVerdict, kto_steps, process_rewards
 from tests.lamp import SWITCH, looks_lit, pictures
@@ -17,11 +17,10 @@ from tests.test_rewards_judge import OFF, ON
 CASE = Case("t", "Turn the lamp on.", tuple(Screen(f, (SWITCH,)) for f in (OFF, OFF, ON, OFF, ON)))
 
 
-def step_judge(server: StandIn | str, **more: Any) -> tuple[StepJudge, ModelServer]:
+def step_judge(server: StandIn | str, preset: StepPresetName = "seagent", **more: Any) -> StepJudge:
     url = server if isinstance(server, str) else server.url
-    config = JudgeConfig(url=url, model="m", attempts=1, **more)
-    model = ModelServer(config, backoff_s=0.001)
-    return StepJudge(config, model), model
+    config = StepJudgeConfig(url=url, model="m", attempts=1, preset=preset, **more)
+    return StepJudge(config, ModelServer(config, backoff_s=0.001))
 
 
 def labels(text: str) -> tuple[StepLabel, ...]:
@@ -41,9 +40,9 @@ def reply(success: bool | None, redundant: list[int], first_error: int | None) -
 
 async def test_the_whole_trajectory_in_one_request() -> None:
     with stand_in(lambda body: reply(False, [1], 3)) as server:
-        judge, model = step_judge(server)
-        verdict = await judge.whole(CASE)
-        await model.close()
+        judge = step_judge(server)
+        verdict = await judge.judge(CASE)
+        await judge.close()
     (body,) = server.bodies
     assert (body["n"], body["temperature"], len(pictures(body))) == (4, 1.0, 5)
     assert body["messages"][0]["content"] == judge_prompts.TRAJECTORY
@@ -65,9 +64,9 @@ async def test_the_whole_trajectory_in_one_request() -> None:
 )
 async def test_votes_on_a_trajectory(replies: list[str], found: str, success: bool | None) -> None:
     with stand_in(lambda body: replies) as server:
-        judge, model = step_judge(server)
-        verdict = await judge.whole(CASE)
-        await model.close()
+        judge = step_judge(server)
+        verdict = await judge.judge(CASE)
+        await judge.close()
     assert (letters(verdict), verdict.success, verdict.fault) == (found, success, None)
 
 
@@ -87,9 +86,9 @@ async def test_votes_on_a_trajectory(replies: list[str], found: str, success: bo
 )
 async def test_garbage_and_steps_that_do_not_exist_are_unreadable(text: str) -> None:
     with stand_in(lambda body: text) as server:
-        judge, model = step_judge(server)
-        verdict = await judge.whole(CASE)
-        await model.close()
+        judge = step_judge(server)
+        verdict = await judge.judge(CASE)
+        await judge.close()
     assert verdict.labels == ()
     assert verdict.fault is not None
     assert (verdict.fault.code, verdict.fault.retryable) == ("unreadable", True)
@@ -103,9 +102,9 @@ async def test_each_step_by_itself_from_the_screens_around_it() -> None:
         return '{"label": "correct"}' if after else "no idea"
 
     with stand_in(mind) as server:
-        judge, model = step_judge(server)
-        verdict = await judge.pairwise(CASE)
-        await model.close()
+        judge = step_judge(server, "steve")
+        verdict = await judge.judge(CASE)
+        await judge.close()
     assert [(label.step, label.label) for label in verdict.labels] == [
         (1, "correct"),
         (2, "wrong"),
@@ -117,23 +116,24 @@ async def test_each_step_by_itself_from_the_screens_around_it() -> None:
 
 
 async def test_an_outage_is_a_fault_without_labels() -> None:
-    judge, model = step_judge(closed_port())
-    for verdict in (await judge.whole(CASE), await judge.pairwise(CASE)):
-        assert verdict.labels == ()
+    for preset in get_args(StepPresetName):
+        judge = step_judge(closed_port(), preset)
+        verdict = await judge.judge(CASE)
+        await judge.close()
+        assert verdict.labels == () and not verdict.known
         assert verdict.fault is not None
         assert verdict.fault.code == "unreachable"
-    await model.close()
 
 
 async def test_an_episode_too_long_for_one_request_and_one_without_steps() -> None:
     with stand_in(lambda body: "") as server:
-        judge, model = step_judge(server, max_screens=4)
-        long = await judge.whole(CASE)
-        none = await judge.whole(Case("t", "Do.", CASE.screens[:1]))
-        await model.close()
+        judge = step_judge(server, max_screens=4)
+        long = await judge.judge(CASE)
+        none = await judge.judge(Case("t", "Do.", CASE.screens[:1]))
+        await judge.close()
     assert long.fault is not None
     assert long.fault.code == "too_long"
-    assert none == StepVerdict()
+    assert none == StepVerdict(judge=judge.name)
     assert not server.requests
 
 
@@ -162,6 +162,13 @@ def test_the_cut_rule(
 def test_steps_without_an_action_teach_nothing() -> None:
     assert kto_steps(StepVerdict(labels("cccw"), False), [True, False, True, False]) == ((0, 2), ())
     assert kto_steps(StepVerdict(labels("ccc"), True), [True, False, True]) == ((0, 2), ())
+
+
+def test_a_step_judge_is_named_after_what_decides() -> None:
+    changes: list[dict[str, Any]] = [{}, {"votes": 1}, {"max_screens": 9}, {"reply_tokens": 9}]
+    for preset, several in (("seagent", 4), ("steve", 2)):  # votes and bounds are nothing to the latter
+        names = {step_judge("http://127.0.0.1:1", preset, **change).name for change in changes}
+        assert len(names) == several and all(name.startswith(f"{preset}:m#") for name in names)
 
 
 def test_process_rewards() -> None:

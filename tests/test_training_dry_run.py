@@ -178,6 +178,20 @@ async def test_what_is_missing_is_told_with_the_way_out(policies: dict[str, Path
     assert "known: arpo" in missing["algorithm"]
 
 
+async def test_where_steps_get_their_labels_is_told() -> None:
+    judge = ["step_judge.url=http://127.0.0.1:1", "step_judge.model=m"]
+    by_preset = {
+        ("seagent",): "by the outcome",
+        ("seagent", *judge): "m at http://127.0.0.1:1 (not asked",
+        ("arpo", *judge): "leave out [step_judge]",
+    }
+    for (algorithm, *settings), said in by_preset.items():
+        config = load("arpo-demo", f"update.algorithm={algorithm}", *settings)
+        (labels,) = (one for one in await dry_run(config, 5.0) if one.what == "labels")
+        assert said in labels.found + labels.missing
+        assert bool(labels.missing) == (algorithm == "arpo")
+
+
 async def test_an_episode_that_does_not_fit_is_told(policies: dict[str, Path]) -> None:
     config = load("osworld-arpo", f"policy={policies['qwen2.5']}", f"taskset=osworld:{TASK_FILES}")
     small = config.rollout.model_copy(

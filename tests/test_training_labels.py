@@ -1,15 +1,16 @@
 """Signals that the policy cannot give: step labels by outcome or judge, progress, and the right answer."""
 
+import math
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from guiagent.errors import Fault, InfrastructureError
-from guiagent.journal import Journal
 from guiagent.types import PolicyStep, Score, Step, Trajectory
 from rewards.step_judge import StepLabel, StepVerdict
-from training.labels import StepEntry, StepVerdicts, labels_by_outcome, labels_by_verdict
+from rewards.verdict_log import StepVerdictLog
+from training.labels import LabelCounts, StepVerdicts, labels_by_outcome, labels_by_verdict
 from training.signals import Signals, known_answer
 from training.tiny import forgeries
 
@@ -65,16 +66,35 @@ def test_steps_that_could_not_be_read_have_no_label():
     assert labels_by_verdict(trajectory, verdict("ccc", True)) == ("correct", None, "correct")
 
 
+def test_labels_are_counted_and_held_against_the_outcome():
+    counts = LabelCounts()
+    assert all(math.isnan(figure) for figure in counts.figures().values())
+    for trajectory, said in (
+        (episode(1.0), verdict("crc", True)),
+        (episode(0.0), verdict("ccw", False)),
+        (episode(0.0), verdict("ccc", True)),  # which the score contradicts
+        (episode(0.0), verdict("cw.", None)),
+        (episode(1.0), None),
+        (episode(None), verdict("ccc", True)),  # masked: it does not count
+        (episode(0.0, fault=FAULT), None),
+    ):
+        counts.add(trajectory, said)
+    figures = counts.figures()
+    assert figures["labelled_episodes"] == pytest.approx(4 / 5)
+    assert figures["labelled_steps"] == pytest.approx((2 + 3 + 3 + 2) / 15)
+    assert figures["label_disagreement"] == pytest.approx(1 / 3)
+
+
 def test_verdicts_are_read_as_they_come(tmp_path: Path):
     path = tmp_path / "steps.jsonl"
-    with Journal(path, StepEntry) as log:
-        log.append(StepEntry("one", verdict("ccc", True)))
+    with StepVerdictLog(path) as log:
+        log.add("one", verdict("ccc", True))
         source = Signals({"labels"}, verdicts=path)
         one, two = episode(0.0), episode(0.0)
         one.id, two.id = "one", "two"
         assert source.labels(one) == ("correct",) * 3
         assert source.labels(two) == (None,) * 3
-        log.append(StepEntry("two", verdict("ccw", False)))
+        log.add("two", verdict("ccw", False))
         with path.open("ab") as torn:
             torn.write(b'{"trajectory": "three", ')
         assert source.labels(two) == ("correct", "correct", "wrong")

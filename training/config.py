@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from guiagent.errors import InfrastructureError
 from guiagent.wire import Grant
-from rewards.judge_config import JudgeConfig, ServerConfig
+from rewards.judge_config import JudgeConfig, ServerConfig, StepJudgeConfig
 
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
@@ -131,17 +131,17 @@ class UpdateConfig(OptimizationConfig):
     minibatches: Positive = 1  # optimiser steps a pass
     max_staleness: Annotated[int, Field(ge=0)] = 4  # policy versions from sampling to training; 0: in turns
     seeds: Path | None = None  # a trajectory store whose successes the replay begins with (BEPA)
-    verdicts: Path | None = None  # a step judge's log, for algorithms that learn from labelled steps
 
 
 class RayConfig(_Config):
-    """`--launch ray`: which cluster, and how many actors a run has on it beside its trainer."""
+    """`--launch ray`: which cluster, and how many processes a run has on it."""
 
     address: str | None = None  # of a cluster, host:port or "auto"; None: one on this machine, for the run
     workers: Positive = 2  # processes that run episodes: they share the devices
     engines: Positive = 1  # processes that sample
-    gpus: Annotated[float, Field(ge=0)] = 0.0  # of each engine, and of the trainer
-    restarts: Annotated[int, Field(ge=0)] = 3  # of a lost trainer, from its last checkpoint
+    trainers: Positive = 1  # processes that share the learner (FSDP2)
+    gpus: Annotated[float, Field(ge=0)] = 0.0  # of each engine, and of each trainer
+    restarts: Annotated[int, Field(ge=0)] = 3  # of all trainers where one is lost, from the last checkpoint
 
 
 class EvaluationConfig(_Config):
@@ -169,6 +169,8 @@ class TrainConfig(_Config):
     update: UpdateConfig = UpdateConfig()
     curriculum: Literal["learnability", "band", "cooling", "uniform"] = "learnability"
     judge: JudgeConfig | None = None  # gives the rewards in place of the tasks' checks
+    step_judge: StepJudgeConfig | None = None  # labels steps, for seagent and steve; None: the outcome does
+    planner: ServerConfig | None = None  # makes plans of an expert's episodes, for `guiagent seeds` (BEPA)
     evaluation: EvaluationConfig | None = None
     ray: RayConfig = RayConfig()
 
@@ -197,6 +199,9 @@ class SftConfig(_Config):
     images: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 2, 3, 5)  # one is drawn each time
     steps: Positive = 200
     batch: Positive = 32  # trajectories of an optimiser step
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.05  # of the trajectories: never learned, 128 at most
+    validate_every: Positive = 20  # steps from one reading of the held-out loss to the next
+    checkpoint_minutes: Annotated[float, Field(gt=0)] = 1.0
     update: OptimizationConfig = OptimizationConfig()
     seed: int = 0
 
@@ -217,6 +222,7 @@ class ExperienceConfig(_Config):
     groups: Positive = 100  # in an epoch, each of another seed
     epochs: Positive = 3
     seed: int = 1_000_000  # the first task seed, as in `RolloutConfig`
+    evaluation: EvaluationConfig | None = None  # a suite to be measured on, told of nothing and of all
 
 
 class JudgeFitConfig(_Config):

@@ -18,12 +18,13 @@ from guiagent.actions import Wait
 from guiagent.episode import PastTurn
 from guiagent.errors import GuiAgentError, UsageError
 from guiagent.types import Observation, Step, Trajectory
+from rewards.judge_config import JudgeConfig, StepJudgeConfig
 from rewards.tasksets import find_taskset, training_names
-from training.algorithms import find_algorithm
+from training.algorithms import ALGORITHMS, find_algorithm
 from training.config import TrainConfig, checkpoint_folder
 from training.contexts import contexts
 from training.encode import Encoder
-from training.engine.engine import Completion, Request
+from training.engine.engine import Completion, EngineStats, Request
 from training.engine.policy import EnginePolicy
 from training.pretrained import readable
 
@@ -55,6 +56,7 @@ async def dry_run(config: TrainConfig, turn_seconds: float) -> list[Finding]:
         _cost(config, turns, turn_seconds),
         _engine(config),
         _judge(config),
+        *_labels(config),
     ]
 
 
@@ -158,14 +160,30 @@ def _judge(config: TrainConfig) -> Finding:
         return Finding("rewards", "the tasks' own checks")
     if judge.url is None:
         return Finding("rewards", f"the small judge, preset {judge.preset}")
+    return Finding("rewards", _asked(judge))
+
+
+def _labels(config: TrainConfig) -> list[Finding]:
+    """Of steps, where the algorithm learns from them."""
+    algorithm, judge = ALGORITHMS.get(config.update.algorithm), config.step_judge
+    if algorithm is None:
+        return []
+    if "labels" not in algorithm.signals:
+        missing = f"{algorithm.name} learns from no step labels: leave out [step_judge]"
+        return [Finding("labels", missing=missing)] if judge is not None else []
+    return [Finding("labels", "by the outcome, without [step_judge]" if judge is None else _asked(judge))]
+
+
+def _asked(judge: JudgeConfig | StepJudgeConfig) -> str:
     key = "" if judge.key_env in os.environ else f", no key in ${judge.key_env}"
-    return Finding("rewards", f"{judge.model} at {judge.url} (not asked{key}), preset {judge.preset}")
+    return f"{judge.model} at {judge.url} (not asked{key}), preset {judge.preset}"
 
 
 class _Waiting:
     """An engine that answers every screenshot with a second of waiting."""
 
     version = 0
+    stats = EngineStats()
 
     def __init__(self, reply: list[int]) -> None:
         self._reply = reply

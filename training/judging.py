@@ -1,7 +1,9 @@
-"""A judge's verdicts in the place of scores, where training has no checks.
+"""Judges beside training: what they say of an episode that has ended, before it is committed.
 
-What the task's own check said becomes the trajectory's `audit`, which nothing trains on. What the judge
-cannot say leaves the score unknown: the trajectory is committed all the same, so that it can be judged again.
+An outcome judge stands in the place of scores, where training has no checks: what the task's own check said
+becomes the trajectory's `audit`, which nothing trains on. What the judge cannot say leaves the score unknown:
+the trajectory is committed all the same, so that it can be judged again. A step judge says which steps were
+right; where it cannot, nothing is known of them.
 """
 
 import asyncio
@@ -9,8 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from guiagent.types import Trajectory
+from rewards.cases import case_of
 from rewards.judge import judge_episode
-from rewards.verdict_log import VerdictLog
+from rewards.step_judge import StepJudge, StepVerdict
+from rewards.verdict_log import StepVerdictLog, VerdictLog
 from rewards.verdicts import Judge
 
 
@@ -41,3 +45,32 @@ class Judging:
         if verdict.value is None:
             self.unknown[verdict.fault.code if verdict.fault else "abstained"] += 1
         return verdict.value is None and verdict.fault is None
+
+
+class Labelling:
+    """Labels the steps of finished episodes, and writes every verdict down.
+
+    `unknown` counts the episodes without a label: by the fault's code, or as "abstained".
+    """
+
+    def __init__(self, judge: StepJudge, frame: Callable[[str], bytes], log: StepVerdictLog) -> None:
+        self.unknown: Counter[str] = Counter()
+        self._judge = judge
+        self._frame = frame
+        self._log = log
+
+    async def label(self, trajectory: Trajectory) -> None:
+        """Asks the judge about every episode but one whose outcome is hidden, of which nothing is learned.
+
+        Raises InfrastructureError where the verdict cannot be written down, or the server cannot be used.
+        """
+        if not trajectory.valid:
+            return
+        verdict = await self._judge.judge(case_of(trajectory, self._frame))
+        await asyncio.to_thread(self._log.add, trajectory.id, verdict)
+        if not verdict.labels:
+            self.unknown[verdict.fault.code if verdict.fault else "abstained"] += 1
+
+    def verdict(self, trajectory: Trajectory) -> StepVerdict | None:
+        """What this judge said of it; None where it was never asked."""
+        return self._log.get(trajectory.id, self._judge.name)

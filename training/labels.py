@@ -1,10 +1,11 @@
 """Step labels: which steps of an episode were right, by what a step judge wrote down or by the outcome alone.
 
-Verdicts are lines of JSON, `{"trajectory": ID, "verdict": StepVerdict}`, written with
-`guiagent.journal.Journal` by whoever runs the judge, before training or beside it. The newest line of a
-trajectory counts.
+A run's verdicts are in its folder, `rewards.verdict_log.StepVerdictLog`; of a trajectory the newest line
+counts. With `[step_judge]` training writes one for every episode before it commits it (`training.judging`),
+and `guiagent judge steps` those that an outage left out.
 """
 
+import math
 from pathlib import Path
 
 import msgspec
@@ -12,18 +13,12 @@ import msgspec
 from guiagent.errors import InfrastructureError
 from guiagent.types import Trajectory
 from rewards.step_judge import Label, StepVerdict, kto_steps
+from rewards.verdict_log import Entry
 
 Labels = tuple[Label | None, ...]
 """Of each step; None where nothing is known."""
 
 _MAX_LINE = 1 << 20
-
-
-class StepEntry(msgspec.Struct, frozen=True):
-    """One line of a file of verdicts."""
-
-    trajectory: str
-    verdict: StepVerdict
 
 
 class StepVerdicts:
@@ -38,7 +33,7 @@ class StepVerdicts:
         self._read = 0  # bytes
         self._lines = 0
         self._known: dict[str, StepVerdict] = {}
-        self._decode = msgspec.json.Decoder(StepEntry).decode
+        self._decode = msgspec.json.Decoder(Entry[StepVerdict]).decode
         self._go_on()
 
     def get(self, trajectory: str) -> StepVerdict | None:
@@ -99,3 +94,34 @@ def labels_by_verdict(trajectory: Trajectory, verdict: StepVerdict | None) -> La
     for step in taught.undesirable:
         labels[step] = "wrong"
     return tuple(labels)
+
+
+class LabelCounts:
+    """What a step judge's labels of some episodes are worth: how many there are, and where they contradict
+    the outcome. Masked episodes do not count."""
+
+    def __init__(self) -> None:
+        self._episodes, self._labelled = 0, 0
+        self._steps, self._labelled_steps = 0, 0
+        self._said, self._contradicted = 0, 0
+
+    def add(self, trajectory: Trajectory, verdict: StepVerdict | None) -> None:
+        if not trajectory.valid:
+            return
+        known = sum(label is not None for label in labels_by_verdict(trajectory, verdict))
+        self._episodes += 1
+        self._labelled += known > 0
+        self._steps += len(trajectory.steps)
+        self._labelled_steps += known
+        if verdict is not None and verdict.success is not None:
+            self._said += 1
+            self._contradicted += verdict.success != trajectory.success
+
+    def figures(self) -> dict[str, float]:
+        """The share of episodes and of steps from which something is learned, and of the verdicts that say
+        how an episode ended those that its score contradicts; NaN without any."""
+        return {
+            "labelled_episodes": self._labelled / self._episodes if self._episodes else math.nan,
+            "labelled_steps": self._labelled_steps / self._steps if self._steps else math.nan,
+            "label_disagreement": self._contradicted / self._said if self._said else math.nan,
+        }

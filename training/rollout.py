@@ -4,9 +4,9 @@
 Finished trajectories are committed to the store, many at once, before the replay sees them. A fault ends an
 episode as data; its device is given back and another one leased.
 
-With `Proposals`, a group is opened for what is proposed on its player's device. With `Judging`, finished
-episodes are judged while their devices go on with others; when as many wait as there are devices, those wait
-too.
+With `Proposals`, a group is opened for what is proposed on its player's device. With `Judging` or
+`Labelling`, finished episodes are judged while their devices go on with others; when as many wait as there
+are devices, those wait too.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 from rewards.curriculum import Curriculum
 from training.config import RolloutConfig
-from training.judging import Judging
+from training.judging import Judging, Labelling
 from training.player import LOST, Player, PlayerLost
 from training.proposals import Proposals
 from training.replay import Replay, Seat
@@ -63,6 +63,7 @@ class Rollouts:
         on_trajectory: Callable[[Trajectory], None],
         proposals: Proposals | None = None,
         judging: Judging | None = None,
+        labelling: Labelling | None = None,
     ) -> None:
         self.stats = RolloutStats()
         self._players = players
@@ -75,6 +76,7 @@ class Rollouts:
         self._on_trajectory = on_trajectory
         self._proposals = proposals
         self._judging = judging
+        self._labelling = labelling
         self._scheduler: Scheduler[Seat] = Scheduler(limits, version)
         for group, seats in itertools.groupby(replay.missing(), attrgetter("group")):  # after a resume
             self._scheduler.returned(group, seats, replay.opened_at(group))
@@ -100,7 +102,7 @@ class Rollouts:
 
     async def run(self) -> None:
         """Raises the first thing that went wrong, such as InfrastructureError for a full disk."""
-        judges = [self._judge(self._judging) for _ in self._players] if self._judging is not None else []
+        judges = [self._judge() for _ in self._players] if self._is_judged else []
         await together(self._commit(), *map(self._slot, range(len(self._players))), *judges)
 
     async def _slot(self, slot: int) -> None:
@@ -110,9 +112,8 @@ class Rollouts:
                 await player.ready()
                 try:
                     seat = await self._next(slot)
-                    await (self._unjudged if self._judging is not None else self._finished).put(
-                        await self._played(player, seat)
-                    )
+                    played = await self._played(player, seat)
+                    await (self._unjudged if self._is_judged else self._finished).put(played)
                 except FaultError as error:
                     if error.fault.origin not in LOST:
                         raise
@@ -174,11 +175,17 @@ class Rollouts:
             longest = min(longest, self._config.max_steps)
         return self._curriculum.step_cap(seat.task, longest) if self._config.dynamic else longest
 
-    async def _judge(self, judging: Judging) -> None:
+    @property
+    def _is_judged(self) -> bool:
+        return self._judging is not None or self._labelling is not None
+
+    async def _judge(self) -> None:
         while True:
             trajectory = await self._unjudged.get()
-            if await judging.score(trajectory):  # nor can anything be learned from what cannot be judged
-                self._curriculum.update(trajectory.task, 0.0)
+            if self._judging is not None and await self._judging.score(trajectory):
+                self._curriculum.update(trajectory.task, 0.0)  # nor can anything be learned from it
+            if self._labelling is not None:
+                await self._labelling.label(trajectory)
             await self._finished.put(trajectory)
 
     async def _commit(self) -> None:

@@ -23,7 +23,7 @@ _LONGEST_ANSWER = 4096  # characters
 class Signals:
     """The sources of the signals that an algorithm names; no other is opened.
 
-    Labels come from the file `verdicts` (`training.labels`), without one from outcomes alone.
+    Labels come from the file `verdicts`, a `rewards.verdict_log.StepVerdictLog`; without it from outcomes.
 
     Raises InfrastructureError where a source is not there.
     """

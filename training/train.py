@@ -14,8 +14,8 @@ says was used.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,11 @@ from guiagent.errors import UsageError
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 from rewards.curriculum import CURRICULA, Curriculum
+from rewards.step_judge import StepJudge, step_judge
 from rewards.tasksets import find_taskset, training_names
 from rewards.tasksets.book import BookTasks
 from rewards.tasksets.proposed import Proposed
-from rewards.verdict_log import VerdictLog
+from rewards.verdict_log import STEP_VERDICTS, VERDICTS, StepVerdictLog, VerdictLog
 from rewards.verdicts import Judge
 from training import checkpoint
 from training.accounting import Ledger
@@ -39,8 +40,8 @@ from training.algorithms import find_algorithm
 from training.config import TrainConfig, checkpoint_folder
 from training.crew import OpenCrew, Opening
 from training.encode import Encoder
-from training.engine.local import LocalEngine
-from training.judging import Judging
+from training.judging import Judging, Labelling
+from training.labels import LabelCounts
 from training.learner import Learner, Update
 from training.metrics import Metrics, Phases, accelerator_figures
 from training.proposals import Proposals
@@ -48,6 +49,7 @@ from training.publishing import Publisher
 from training.replay import Group, Replay, adopt
 from training.rollout import Rollouts
 from training.scheduler import Limits
+from training.signals import known_answer
 
 _TAKE_TIMEOUT_S = 1.0
 
@@ -68,6 +70,7 @@ class Progress:
     entropy: float
     proposals: dict[str, int]  # by what became of them, since the run began; empty without a proposer
     unjudged: dict[str, int]  # rollouts of this session that the judge could not judge, by reason
+    unlabelled: dict[str, int]  # and those of which the step judge could say nothing
     judged_gap: float | None  # judged less true success of the newest audited rollouts
     gap_opened: bool
 
@@ -96,13 +99,27 @@ async def train(
     With a `judge`, its verdicts are the rewards, and the tasks' own checks are kept as audits that nothing
     here learns from. `open_learner` is called as `Learner` is.
 
-    Raises UsageError (an unknown task, proposals without a judge), InfrastructureError (disk full,
-    checkpoints all damaged), and DivergedError when updates diverge.
+    Raises UsageError (an unknown task, proposals without a judge, a step judge or seeds for an algorithm that
+    has no use for them), InfrastructureError (disk full, checkpoints all damaged), and DivergedError when
+    updates diverge.
     """
     torch.set_num_threads(1)  # two pools of spinning threads on few cores run ten times slower
-    with TrajectoryStore(run / "trajectories") as store, ExitStack() as held:
-        configuration.save(config, run / "config.toml")
-        return await _Session(config, run, store, held, open_crew, judge, open_learner).run(on_progress)
+    async with _labeller(config) as labeller:
+        with TrajectoryStore(run / "trajectories") as store, ExitStack() as held:
+            configuration.save(config, run / "config.toml")
+            session = _Session(config, run, store, held, open_crew, judge, labeller, open_learner)
+            return await session.run(on_progress)
+
+
+@asynccontextmanager
+async def _labeller(config: TrainConfig) -> AsyncIterator[StepJudge | None]:
+    """The judge that labels a run's steps; None where their outcome does."""
+    judge = step_judge(config.step_judge) if config.step_judge is not None else None
+    try:
+        yield judge
+    finally:
+        if judge is not None:
+            await judge.close()
 
 
 class _Session:
@@ -116,6 +133,7 @@ class _Session:
         held: ExitStack,
         open_crew: OpenCrew,
         judge: Judge | None,
+        labeller: StepJudge | None,
         open_learner: Callable[..., Learner],
     ) -> None:
         self._taskset = find_taskset(config.taskset)
@@ -124,10 +142,14 @@ class _Session:
         names = training_names(self._taskset, config.tasks)
         turns = config.rollout.max_steps or max(self._taskset.task(name, 0).max_steps for name in names)
         algorithm = find_algorithm(config.update.algorithm)
+        if labeller is not None and "labels" not in algorithm.signals:
+            raise UsageError(f"{algorithm.name} learns from no step labels: leave out [step_judge]")
+        if config.update.seeds is not None and algorithm.replay is None:
+            raise UsageError(f"{algorithm.name} has no replay that seeds could begin: leave out update.seeds")
         loaded = checkpoint.load(run / "checkpoints")
         began_with = checkpoint_folder(config.policy)
         start = loaded.model if loaded else began_with
-        self._config, self._run, self._store = config, run, store
+        self._config, self._run, self._store, self._algorithm = config, run, store, algorithm
         self._rng = random.Random(config.seed)
         self._replay = Replay(
             algorithm.replay, config.seed, flat_groups=algorithm.flat_groups, min_std=algorithm.min_std
@@ -136,6 +158,10 @@ class _Session:
         self._step, self._seconds = loaded.step if loaded else 0, 0.0
         self._began = self._saved = time.monotonic()
         seed = config.seed + self._step  # a resumed run must not draw the same numbers again
+        self._labelling: Labelling | None = None
+        if labeller is not None:
+            steps = held.enter_context(StepVerdictLog(run / STEP_VERDICTS))
+            self._labelling = Labelling(labeller, store.frame, steps)
         # Of the policy that it all began with: a checkpoint of the run will be removed for a later one.
         encoder = Encoder(began_with, config.dialect, config.max_pixels)
         opening = Opening(run, encoder, seed, self._taskset, store.put_frame)
@@ -148,7 +174,7 @@ class _Session:
             start=began_with,
             temperature=config.rollout.temperature,
             longest=config.rollout.max_new_tokens * turns,
-            verdicts=config.update.verdicts,
+            verdicts=run / STEP_VERDICTS if labeller is not None else None,
         )
         self._refused = loaded.refused if loaded else ()
         if loaded:
@@ -161,17 +187,18 @@ class _Session:
             with TrajectoryStore(config.update.seeds, readonly=True) as seeds:
                 self._replay.seed(adopt(seeds, store))
         self._crew.engine.load_weights(self._weights(), self._step)
-        self._env_steps = sum(len(trajectory.steps) for trajectory in store)
+        self._env_steps = sum(len(trajectory.steps) for trajectory in store if trajectory.group)  # no seeds
         self._gap = GapMonitor()
         self._ledger = Ledger(len(self._crew.players))
         self._phases = Phases()
         self._metrics = Metrics(run, after_step=self._step)
         held.callback(self._metrics.close)
+        self._labels = LabelCounts()
         # Episodes since the last line of metrics that is kept: the next one tells of them.
         told = loaded.state["told"] if loaded else 0
         for trajectory in store.read(told):
             if trajectory.group:
-                self._metrics.episode(trajectory)
+                self._tell(trajectory)
         self._counted, self._told = len(store), told
         self._proposals: Proposals | None = None
         if isinstance(self._taskset, Proposed):
@@ -179,7 +206,7 @@ class _Session:
             held.callback(self._proposals.close)
         self._judging: Judging | None = None
         if judge is not None:
-            log = held.enter_context(VerdictLog(run / "verdicts.jsonl"))
+            log = held.enter_context(VerdictLog(run / VERDICTS))
             self._judging = Judging(judge, store.frame, log)
 
     async def run(self, on_progress: Callable[[Progress], None]) -> Trained:
@@ -203,6 +230,7 @@ class _Session:
             on_trajectory=self._count,
             proposals=self._proposals,
             judging=self._judging,
+            labelling=self._labelling,
         )
         publisher = Publisher(self._crew.engine, rollouts.published)
         producing = asyncio.create_task(rollouts.run())
@@ -216,7 +244,7 @@ class _Session:
                     await publisher.publish(self._weights(), self._step)
                 self._seconds = time.monotonic() - self._began
                 progress = self._progress(groups, update, rollouts)
-                figures = self._replay_figures() | self._utilisation(groups)
+                figures = self._replay_figures() | self._signal_figures(groups) | self._utilisation(groups)
                 self._metrics.update(asdict(progress) | update.metrics | figures)
                 self._told = self._counted
                 on_progress(progress)
@@ -256,11 +284,17 @@ class _Session:
     def _count(self, trajectory: Trajectory) -> None:
         self._env_steps += len(trajectory.steps)
         self._crew.committed(trajectory)
-        self._metrics.episode(trajectory)
+        self._tell(trajectory)
         self._counted += 1
         self._ledger.episode(trajectory)
         if (both := judged_and_true(trajectory)) is not None:
             self._gap.add(*both)
+
+    def _tell(self, trajectory: Trajectory) -> None:
+        """It belongs to the next line of metrics."""
+        self._metrics.episode(trajectory)
+        if self._labelling is not None:
+            self._labels.add(trajectory, self._labelling.verdict(trajectory))
 
     def _finished(self) -> bool:
         minutes, env_steps = self._config.minutes, self._config.env_steps
@@ -299,7 +333,8 @@ class _Session:
         )
 
     def _progress(self, groups: Sequence[Group], update: Update, rollouts: Rollouts) -> Progress:
-        sampled = [trajectory for group in groups for trajectory in group.sampled if trajectory.valid]
+        fresh = [group for group in groups if group.sampled]
+        sampled = [trajectory for group in fresh for trajectory in group.sampled if trajectory.valid]
         return Progress(
             step=self._step,
             steps=self._config.steps,
@@ -308,11 +343,12 @@ class _Session:
             env_steps=self._env_steps,
             episodes_per_second=rollouts.stats.per_second,
             success=sum(trajectory.success for trajectory in sampled) / max(len(sampled), 1),
-            staleness=sum(group.staleness for group in groups) / len(groups),
+            staleness=sum(group.staleness for group in fresh) / len(fresh),
             faults=rollouts.faults.total(),
             entropy=update.metrics.get("entropy", float("nan")),
             proposals=dict(self._proposals.counts) if self._proposals else {},
             unjudged=dict(self._judging.unknown) if self._judging else {},
+            unlabelled=dict(self._labelling.unknown) if self._labelling else {},
             judged_gap=self._gap.gap,
             gap_opened=self._gap.opened,
         )
@@ -328,9 +364,19 @@ class _Session:
             "staleness_histogram": stats.staleness,
         }
 
+    def _signal_figures(self, groups: Sequence[Group]) -> dict[str, float]:
+        """How much there is of what the algorithm reads besides scores: answers, a step judge's labels."""
+        figures: dict[str, float] = {}
+        if "answers" in self._algorithm.signals:
+            members = [member for group in groups for member in group.members if member.valid]
+            known = sum(known_answer(member) is not None for member in members)
+            figures["known_answers"] = known / max(len(members), 1)
+        if self._labelling is not None:
+            counted, self._labels = self._labels, LabelCounts()
+            figures |= counted.figures()
+        return figures
+
     def _utilisation(self, groups: Sequence[Group]) -> dict[str, Any]:
-        engine = self._crew.engine
         self._ledger.learned(groups)
         seconds, phases = self._phases.read()
-        busy_s = engine.stats.busy_s if isinstance(engine, LocalEngine) else None
-        return self._ledger.figures(seconds, phases, busy_s) | accelerator_figures()
+        return self._ledger.figures(seconds, phases, self._crew.engine.stats) | accelerator_figures()

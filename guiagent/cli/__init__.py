@@ -36,6 +36,10 @@ Dialect = Annotated[
 Images = Annotated[
     int | None, typer.Option(min=1, help="The policy is shown the last so many screenshots; all by default.")
 ]
+Told = Annotated[
+    Path | None,
+    typer.Option("--experiences", help="The experiences.jsonl of a run, which the policy is told of."),
+]
 Kinds = Annotated[
     list[str] | None,
     typer.Argument(help="Devices as KIND[=COUNT][@WIDTHxHEIGHT]: browser=4 desktop phone=2@720x1280."),
@@ -140,6 +144,20 @@ def compare(
     start(names, seeds, recipe, run, minutes, env_steps, overrides or [])
 
 
+@app.command()
+def seeds(
+    experts: Annotated[Path, typer.Option(help="A trajectory store with an expert's successes.")],
+    recipe: Annotated[str, typer.Option(help="What they are for: its policy, devices and history.")],
+    run: Annotated[Path, typer.Option(help="Where they are kept; what was cut goes on.")],
+    attempts: Annotated[int, typer.Option(min=1, help="At a task, under each expert's plan.")] = 8,
+    overrides: Overrides = None,
+) -> None:
+    """Let a policy try tasks with an expert's plan in front of it; its successes begin a replay (BEPA)."""
+    from guiagent.cli.seeds import seeds as start
+
+    start(recipe, experts, run, attempts, overrides or [])
+
+
 @app.command("eval")
 def evaluate(
     policy: Annotated[str, typer.Option(help="A checkpoint folder, tiny, null, random or oracle.")],
@@ -152,12 +170,15 @@ def evaluate(
     temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 1.0,
     dialect: Dialect = "ui-tars",
     images: Images = None,
+    experiences: Told = None,
 ) -> None:
     """Benchmark a policy on a suite beside the null, random and oracle baselines."""
     from guiagent.cli.evaluate import evaluate as start
-    from guiagent.cli.policy import Sampling, shown
+    from guiagent.cli.policy import Sampling, shown, told
 
-    sampling = Sampling(temperature=temperature, dialect=dialect, history=shown(images))
+    sampling = Sampling(
+        temperature=temperature, dialect=dialect, history=shown(images), experiences=told(experiences)
+    )
     start(policy, suite, run, episodes, devices, sampling)
 
 
@@ -172,13 +193,16 @@ def run_task(
     temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 0.0,
     dialect: Dialect = "ui-tars",
     images: Images = None,
+    experiences: Told = None,
     run: Annotated[Path, typer.Option(help="Where the episode and its report are kept.")] = Path("runs/run"),
 ) -> None:
     """Let a policy drive one browser."""
     from guiagent.cli.drive import drive
-    from guiagent.cli.policy import Sampling, shown
+    from guiagent.cli.policy import Sampling, shown, told
 
-    sampling = Sampling(temperature=temperature, dialect=dialect, history=shown(images))
+    sampling = Sampling(
+        temperature=temperature, dialect=dialect, history=shown(images), experiences=told(experiences)
+    )
     drive(instruction, url, policy, max_steps, width, height, sampling, run)
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
@@ -26,14 +26,16 @@ from eval.results import write_json
 from eval.stats import Proportion
 from eval.suites import find_suite
 from guiagent import config as configuration
+from guiagent.cli.caveats import caveats
 from guiagent.cli.evaluate import measure
-from guiagent.cli.experiment import ShowTraining, judge_of
+from guiagent.cli.experiment import ShowTraining
 from guiagent.cli.farm import Farm, farm_of
+from guiagent.cli.launching import judge_of
 from guiagent.cli.policy import Sampling
 from guiagent.cli.progress import StageLine
 from guiagent.cli.provenance import commit
 from guiagent.cli.recipes import recipe_path
-from guiagent.errors import UsageError
+from guiagent.errors import DivergedError, UsageError
 from guiagent.trajectories import TrajectoryStore
 from rewards.verdicts import Judge
 from training.algorithms import find_algorithm
@@ -56,15 +58,19 @@ class _Cell:
     folder: Path
 
     def config(self, shared: TrainConfig, env_steps: int | None) -> TrainConfig:
-        """The recipe with what is the run's own. The same seed means the same tasks and pages for every
-        preset."""
+        """The recipe with what is the run's own, and without what its preset has no use for. The same seed
+        means the same tasks and pages for every preset."""
         rollout = shared.rollout.model_copy(update={"seed": shared.rollout.seed + _TASK_SEEDS * self.seed})
+        algorithm = find_algorithm(self.preset)
+        update = {"algorithm": self.preset} | ({} if algorithm.replay else {"seeds": None})
         changes: dict[str, Any] = {
             "seed": shared.seed + self.seed,
             "rollout": rollout,
-            "update": shared.update.model_copy(update={"algorithm": self.preset}),
+            "update": shared.update.model_copy(update=update),
             "env_steps": env_steps,
         }
+        if "labels" not in algorithm.signals:
+            changes["step_judge"] = None
         if env_steps is not None:
             changes |= {"steps": _ENDLESS, "minutes": None}
         return shared.model_copy(update=changes)
@@ -79,10 +85,10 @@ def compare(
     env_steps: int | None,
     overrides: list[str],
 ) -> None:
-    """Train, measure and report.
+    """Train, measure and report. A run that diverges is left out of the report, and costs no other.
 
     Raises UsageError for an unknown preset or recipe, and where `run` holds a comparison of another
-    configuration.
+    configuration; at the end, with the report written, DivergedError where runs are missing in it.
     """
     if minutes is not None and env_steps is not None:
         raise UsageError("--minutes and --env-steps both say when a run ends: give one of them")
@@ -95,20 +101,28 @@ def compare(
     _claim(run, shared)
     console = Console()
     cells = [_Cell(preset, seed, run / preset / str(seed)) for seed in range(seeds) for preset in presets]
-    runs, budget = asyncio.run(_work(cells, shared, run, env_steps, console))
-    by_preset = sorted(runs, key=lambda one: presets.index(one.preset))
-    results = compared(by_preset, budget)
+    work = asyncio.run(_work(cells, shared, run, env_steps, console))
+    lost = ", ".join(f"{cell.preset} {cell.seed}" for cell in work.diverged)
+    if not work.done or work.budget is None:
+        raise DivergedError(f"every run diverged ({lost}); lower update.learning_rate")
+    runs = sorted(work.done, key=lambda one: presets.index(one.preset))
+    results = compared(runs, work.budget)
     summary = ComparisonSummary(
         recipe=recipe_path(recipe).stem,
         commit=commit(),
-        budget=budget,
+        budget=work.budget,
         fields={name: fields_of(algorithm) for name, algorithm in algorithms.items()},
         config=shared.model_dump(mode="json"),
+        notes={name: _notes(name, cells, work, shared) for name in presets},
     )
     write_comparison(run / "compare.html", summary, results)
     write_comparison_json(run / "compare.json", summary, results)
     print_comparison(results, console)
     console.print(f"report    {run / 'compare.html'}  {run / 'compare.json'}", soft_wrap=True)
+    if lost:
+        raise DivergedError(
+            f"the report lacks runs that diverged ({lost}); the same command tries them again"
+        )
 
 
 def fields_of(algorithm: object) -> dict[str, str]:
@@ -169,10 +183,18 @@ def _claim(run: Path, shared: TrainConfig) -> None:
     configuration.save(lasting, path)
 
 
+class _Work(NamedTuple):
+    """What the runs came to."""
+
+    done: list[SeedRun]
+    diverged: list[_Cell]
+    budget: int | None  # environment steps of each; None where the first to say so never came
+
+
 async def _work(
     cells: Sequence[_Cell], shared: TrainConfig, run: Path, env_steps: int | None, console: Console
-) -> tuple[list[SeedRun], int]:
-    """All runs, one after the other, and the environment steps that each had.
+) -> _Work:
+    """All runs, one after the other.
 
     Where only a time was given, the first run has that time, and all others as many environment steps as it
     took. A farm is started only where something is left to do.
@@ -183,6 +205,7 @@ async def _work(
         raise UsageError(f"the runs in {run} had {spent:,} environment steps already: name another --run")
     budget = env_steps if env_steps is not None else spent
     done: list[SeedRun] = []
+    diverged: list[_Cell] = []
     async with AsyncExitStack() as stack:
         trainer: _Trainer | None = None
         for number, cell in enumerate(cells, 1):
@@ -190,12 +213,16 @@ async def _work(
             if outcome is None:
                 if trainer is None:
                     trainer = await stack.enter_async_context(_trainer(shared, console))
-                outcome = await trainer.run(cell, cell.config(shared, budget), f"{number}/{len(cells)}")
+                try:
+                    outcome = await trainer.run(cell, cell.config(shared, budget), f"{number}/{len(cells)}")
+                except DivergedError as error:
+                    console.print(f"{cell.preset} {cell.seed} is left out: {error}", soft_wrap=True)
+                    diverged.append(cell)
+                    continue
             done.append(_seed_run(cell, outcome))
             budget = budget if budget is not None else int(outcome["env_steps"])
             write_json(budget_path, {"env_steps": budget})
-    assert budget is not None  # there are cells
-    return done, budget
+    return _Work(done, diverged, budget)
 
 
 @dataclass(frozen=True)
@@ -242,7 +269,23 @@ def _finished(cell: _Cell, env_steps: int | None) -> dict[str, Any] | None:
     return outcome if outcome["env_steps"] == env_steps else None
 
 
+def _updates(cell: _Cell) -> list[dict[str, Any]]:
+    """The lines of metrics of a run."""
+    from training import metrics
+
+    return metrics.read(cell.folder)
+
+
+def _notes(preset: str, cells: Sequence[_Cell], work: _Work, shared: TrainConfig) -> tuple[str, ...]:
+    own = [cell for cell in cells if cell.preset == preset]
+    lines = [line for cell in own for line in _updates(cell)]
+    lost = sum(cell.preset == preset for cell in work.diverged)
+    missing = (f"{lost} of its {len(own)} runs diverged, and are left out.",) if lost else ()
+    return missing + caveats(find_algorithm(preset), own[0].config(shared, work.budget), lines)
+
+
 def _seed_run(cell: _Cell, outcome: Mapping[str, Any]) -> SeedRun:
+    updates = _updates(cell)
     return SeedRun(
         preset=cell.preset,
         seed=cell.seed,
@@ -250,6 +293,8 @@ def _seed_run(cell: _Cell, outcome: Mapping[str, Any]) -> SeedRun:
         held_out={task: Proportion(*counts) for task, counts in outcome["held_out"].items()},
         updates=outcome["updates"],
         seconds=outcome["seconds"],
+        trained=int(sum(line["trained"] for line in updates)),
+        replay_share=updates[-1]["replay_share"] if updates else 0.0,
     )
 
 
@@ -278,6 +323,8 @@ def _samples(folder: Path) -> list[Sample]:
     samples, env_steps = [], 0
     with TrajectoryStore(folder / "trajectories", readonly=True) as store:
         for trajectory in store:
+            if not trajectory.group:  # a seed, which another run rolled out
+                continue
             env_steps += len(trajectory.steps)
             score = trajectory.audit or trajectory.score
             known = trajectory.fault is None and score is not None and score.value is not None

@@ -1,4 +1,4 @@
-"""`guiagent judge`: how far a judge can be trusted, and a second chance for what one could not say."""
+"""`guiagent judge`: how far judges can be trusted, a second chance where one could not say, labels."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,3 +67,23 @@ def again(
     from guiagent.cli.judging import again as start
 
     start(run / "trajectories", judge, overrides or [])
+
+
+@app.command()
+def steps(
+    run: Annotated[Path, typer.Option(help="The run's folder, with trajectories/ in it.")],
+    judge: Annotated[
+        Path | None,
+        typer.Option("--judge", help="A TOML file with url, model, preset; by default the run's step_judge."),
+    ] = None,
+    overrides: Overrides = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Label only so many episodes.")] = None,
+) -> None:
+    """Let a step judge say which steps of a run's episodes were right; prints what its labels are worth.
+
+    They are kept in step_verdicts.jsonl, where training keeps its own: what an outage left out is asked
+    again, and a run that goes on finds it there.
+    """
+    from guiagent.cli.labelling import label_steps as start
+
+    start(run, judge, overrides or [], limit)

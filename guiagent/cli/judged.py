@@ -6,11 +6,12 @@ from pathlib import Path
 
 from eval.judged import JudgedRun, JudgedUpdate
 from eval.results import write_json
-from guiagent.cli.judging import CALIBRATION, VERDICTS, known_truth, rule_of
+from guiagent.cli.judging import CALIBRATION, known_truth, rule_of
 from guiagent.types import Trajectory
 from rewards.calibration import Calibration, calibrate
 from rewards.judge_config import JudgeConfig
-from rewards.verdict_log import Entry, VerdictLog
+from rewards.verdict_log import VERDICTS, Entry, VerdictLog
+from rewards.verdicts import Verdict
 from training import metrics, proposals
 
 
@@ -35,7 +36,7 @@ def judged_run(run: Path, config: JudgeConfig, rolled_out: Sequence[Trajectory])
 
 
 def _calibrated(
-    verdicts: Sequence[Entry], config: JudgeConfig, rolled_out: Sequence[Trajectory]
+    verdicts: Sequence[Entry[Verdict]], config: JudgeConfig, rolled_out: Sequence[Trajectory]
 ) -> Calibration | None:
     """By the judge that gave the newest verdict, since a run may have changed its judge."""
     truths = {t.id: truth for t in rolled_out if (truth := known_truth(t)) is not None}

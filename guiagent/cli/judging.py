@@ -6,6 +6,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from rich.console import Console
@@ -20,16 +21,18 @@ from guiagent.types import Trajectory
 from rewards.calibration import Calibration, Rate, VoteRates, corrected_rate, share
 from rewards.calibration import calibrate as measure
 from rewards.judge import PRESETS
-from rewards.judge_config import JudgeConfig
-from rewards.verdict_log import VerdictLog, judge_all
+from rewards.judge_config import JudgeConfig, ServerConfig
+from rewards.verdict_log import VERDICTS, VerdictLog, judge_all
 from rewards.verdicts import Rule, Usage, Verdict
 
-VERDICTS, CALIBRATION = "verdicts.jsonl", "calibration.json"  # beside a run's trajectories
+_Config = TypeVar("_Config", bound=ServerConfig)
+
+CALIBRATION = "calibration.json"  # beside a run's trajectories
 
 
 def calibrate(trajectories: Path, toml: Path | None, overrides: Sequence[str], limit: int | None) -> None:
     run, console = trajectories.parent, Console(highlight=False)
-    config = judge_config(run, toml, overrides)
+    config = config_for(JudgeConfig, "judge", run, toml, overrides)
     with TrajectoryStore(trajectories, readonly=True) as store:
         truths = {t.id: truth for t in store if (truth := known_truth(t)) is not None}
         chosen = set(list(truths)[:limit])
@@ -50,7 +53,7 @@ def calibrate(trajectories: Path, toml: Path | None, overrides: Sequence[str], l
 
 def again(trajectories: Path, toml: Path | None, overrides: Sequence[str]) -> None:
     run, console = trajectories.parent, Console(highlight=False)
-    config = judge_config(run, toml, overrides)
+    config = config_for(JudgeConfig, "judge", run, toml, overrides)
     with TrajectoryStore(trajectories, readonly=True) as store:
         unknown = {trajectory.id for trajectory in store if left_unknown(trajectory)}
         if not unknown:
@@ -59,7 +62,7 @@ def again(trajectories: Path, toml: Path | None, overrides: Sequence[str]) -> No
         verdicts = _judge(config, store, unknown, run, "again", console)
     values = [verdict.value for verdict in verdicts.values() if verdict.value is not None]
     passed = share(sum(value >= 1 for value in values), len(values))
-    console.print(f"judged       {len(values)} of {len(verdicts)}; success {_shown(passed)}")
+    console.print(f"judged       {len(values)} of {len(verdicts)}; success {shown(passed)}")
     _say_unknown(verdicts, console)
     if passed.rate is not None and (
         rate := _corrected(run, next(iter(verdicts.values())).judge, passed.rate)
@@ -83,15 +86,17 @@ def left_unknown(trajectory: Trajectory) -> bool:
     return not is_scored and (trajectory.fault is None or trajectory.fault.origin == "judge")
 
 
-def judge_config(run: Path, toml: Path | None, overrides: Sequence[str]) -> JudgeConfig:
-    """From `toml`, or the table [judge] of the run's own config; replies are cached beside the run."""
+def config_for(
+    kind: type[_Config], table: str, run: Path, toml: Path | None, overrides: Sequence[str]
+) -> _Config:
+    """From `toml`, or the `table` of the run's own config; replies are cached beside the run."""
     own, flags = run / "config.toml", {}
     if toml is None and own.is_file():
         try:
-            flags = tomllib.loads(own.read_text()).get("judge", {})
+            flags = tomllib.loads(own.read_text()).get(table, {})
         except ValueError as error:  # bad TOML or bad UTF-8
             raise UsageError(f"{own} is not TOML: {error}; name the judge with --judge FILE") from None
-    config = configuration.load(JudgeConfig, toml, overrides, flags)
+    config = configuration.load(kind, toml, overrides, flags)
     return config if config.cache else config.model_copy(update={"cache": run / "judge-cache"})
 
 
@@ -198,7 +203,7 @@ def _cost(usage: Usage, episodes: int) -> str:
     )
 
 
-def _shown(rate: Rate) -> str:
+def shown(rate: Rate) -> str:
     return f"{_percent(rate.rate)} ({100 * rate.low:.0f}-{100 * rate.high:.0f})"
 
 
