@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from guiagent.trajectories import TrajectoryStore
@@ -21,7 +22,7 @@ from training import checkpoint
 from training.algorithms import find_algorithm
 from training.config import TrainConfig
 from training.encode import Encoder
-from training.launch.torchrun import follow, leading
+from training.launch.leading import follow, leading
 from training.learner import Learner
 from training.parallel import Distributed, LostProcess, joined
 from training.replay import Group
@@ -112,6 +113,36 @@ def _lead(folder: Path, start: Path, algorithm: str, ranks: Distributed) -> None
                 open_learner, algorithm, store, folder / "alone" / algorithm, folder / "went on" / algorithm
             )
     _write(folder, algorithm, [*steps, last])
+
+
+def learn_on_ray(checkpoint: Path, folder: Path) -> None:
+    """What each of several trainers does on Ray; rank 0 writes "found.json"."""
+    from training.launch.ray_trainer import joined_trainers
+
+    torch.set_num_threads(1)
+    config = config_of("arpo")
+    with joined_trainers() as ranks:
+        if ranks.rank:
+            follow(config, ranks)
+            return
+        with TrajectoryStore(folder / "source", readonly=True) as store, leading(ranks) as open_learner:
+            learner = open_learner(checkpoint, Encoder(checkpoint), find_algorithm("arpo"), config.update)
+            steps = learn(learner, store, folder / "together", lone=False)
+        _write(folder, "steps", steps)
+        _write(folder, "world", ranks.world)
+        _write(folder, "listening", listening([psutil.Process()]))
+
+
+def listening(processes: Sequence[psutil.Process]) -> list[str]:
+    """The addresses at which they listen."""
+    found = set()
+    for process in processes:
+        try:
+            connections = process.net_connections(kind="inet")
+        except psutil.Error:  # it ended meanwhile
+            continue
+        found |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
+    return sorted(found)
 
 
 def _miss(folder: Path, start: Path, ranks: Distributed) -> None:

@@ -21,16 +21,8 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from training.kernel import varlen_kernel
 
-def _find_kernel() -> Any:
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:  # an older PyTorch
-        return None
-    return varlen_attn
-
-
-_KERNEL = _find_kernel()
 _NAME = "packed"
 
 
@@ -40,9 +32,8 @@ class Layout:
 
     lengths: tuple[int, ...]  # tokens of each context, with the beginning it shares
     starts: Tensor  # [contexts + 1] int32, the lengths summed up from 0
-    places: (
-        Tensor | None
-    )  # [sum of lengths]: where in the row each context's tokens are; None: just so, in order
+    # [sum of lengths]: where in the row each context's tokens are; None: just so, in order
+    places: Tensor | None
     kept: Tensor | None  # [L]: which of `places` gives a token its output
 
     def to(self, device: torch.device) -> Self:
@@ -76,8 +67,14 @@ def _packed(
     q, k, v = (x[0].transpose(0, 1).to(value.dtype) for x in (query, key, value))
     if layout.places is not None:
         q, k, v = (x.index_select(0, layout.places) for x in (q, k, v))
-    attend = _by_kernel if _has_kernel(q) else _by_length
-    out = attend(q, k, v, layout, scaling)
+    kernel = varlen_kernel(q)
+    if kernel is None:
+        out = _by_length(q, k, v, layout, scaling)
+    else:
+        starts, longest, causal = layout.starts, max(layout.lengths), (-1, 0)
+        out = kernel(
+            q, k, v, starts, starts, longest, longest, scale=scaling, window_size=causal, enable_gqa=True
+        )
     if layout.kept is not None:
         out = out.index_select(0, layout.kept)
     return out[None], None
@@ -94,19 +91,6 @@ def _by_length(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scaling: float |
         parts.append(out.transpose(1, 2).flatten(0, 1))
         start = block.stop
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _has_kernel(q: Tensor) -> bool:
-    return _KERNEL is not None and q.is_cuda and q.dtype in (torch.bfloat16, torch.float16)
-
-
-def _by_kernel(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scaling: float | None) -> Tensor:
-    starts, longest = layout.starts, max(layout.lengths)
-    causal = (-1, 0)
-    out: Tensor = _KERNEL(
-        q, k, v, starts, starts, longest, longest, scale=scaling, window_size=causal, enable_gqa=True
-    )
-    return out
 
 
 # Not compiled: lengths differ from pack to pack, and it would be done anew for each.

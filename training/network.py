@@ -13,6 +13,7 @@ from training import adapters
 from training.config import OptimizationConfig
 from training.encode import Encoder
 from training.features import KeptFeatures
+from training.flops import Flops, Work
 from training.forward import Look, Scores, look, score
 from training.packing import Branch, Pack, pack
 from training.parallel import whole
@@ -47,19 +48,22 @@ class Network:
         # A run that begins with a checkpoint of another one begins with all of it, and new adapters.
         goes_on = config.lora is not None and checkpoint != start and saved.is_dir()
         model = open_model(start if goes_on else checkpoint)
+        self._work = Work.of(model)
         if config.gradient_checkpointing:
             model.activation_checkpointing_enable({"use_reentrant": False})
         if config.compile:
             for layer in model.model.language_model.layers:
                 layer.compile(dynamic=True)
         self._adapters = None
-        if config.lora is None:
-            model = model.float()
-        else:
+        if config.lora is not None:
             self._adapters = adapters.adapted(model, config.lora, saved if goes_on else None)
         if config.freeze_vision:
             model.model.visual.requires_grad_(False)
-        self.model = _placed(model.train(), device, shard)
+        learns = any(p.requires_grad for p in model.model.visual.parameters())
+        # How many times a forward pass's operations a step is: one back has as many again for what lies
+        # between the weights and the loss, and as many for the weights themselves.
+        self._passes = Flops(3.0 if config.lora is None else 2.0, 3.0 if learns else 1.0)
+        self.model = _placed(model.train(), device, shard, exact=config.lora is None)
         self._encoder, self._ranks = encoder, ranks
         self._preparation = preparation_files(encoder.checkpoint)
         self._temperature, self.device = temperature, device
@@ -67,14 +71,9 @@ class Network:
         self._merge: int = model.config.vision_config.spatial_merge_size
         self._frozen: PreTrainedModel | None = None
         if reference and self._adapters is None:
-            self._frozen = _placed(open_model(start).float().requires_grad_(False), device, shard)
+            self._frozen = _placed(open_model(start).requires_grad_(False), device, shard, exact=True)
         # Processes that look at different screens would wait for each other in a sharded tower for ever.
-        keeps = ranks.world == 1 and not any(p.requires_grad for p in model.model.visual.parameters())
-        self._look: Look = KeptFeatures() if keeps else look
-        self._sizes = tuple(
-            sum(p.numel() for p in part.parameters())
-            for part in (model.model.language_model, model.model.visual)
-        )
+        self._look: Look = KeptFeatures() if ranks.world == 1 and not learns else look
 
     @property
     def hidden_size(self) -> int:
@@ -102,10 +101,12 @@ class Network:
         return self._score(self._frozen, pack, look).logprobs
 
     def flops(self, pack: Pack) -> float:
-        """An estimate for a forward and a backward pass: 6 for each weight and token, or patch."""
-        language, vision = map(float, self._sizes)
-        patches = sum(len(picture.patches) for picture in pack.pictures)
-        return 6.0 * (language * len(pack.ids) + vision * patches)
+        """Of a forward and a backward pass, as `training.flops` counts. A screenshot whose features were kept
+        counts as one that was looked at."""
+        contexts = [(length, length) for length in pack.layout.lengths]
+        patches = [len(picture.patches) for picture in pack.pictures]
+        once = self._work.forward(len(pack.ids), contexts, len(pack.sampled), patches)
+        return self._passes.language * once.language + self._passes.vision * once.vision
 
     def weights(self) -> dict[str, Tensor]:
         """All weights by the names of the checkpoint, adapters added in. Collective; rank 0 has them."""
@@ -160,10 +161,17 @@ class Network:
         return torch.autocast(self.device.type, torch.bfloat16) if self._bfloat16 else nullcontext()
 
 
-def _placed(model: PreTrainedModel, device: torch.device, shard: Shard | None) -> PreTrainedModel:
-    torch.nn.Module.to(model, device)
+def _placed(
+    model: PreTrainedModel, device: torch.device, shard: Shard | None, *, exact: bool
+) -> PreTrainedModel:
+    """On its device, or its shard there; in float32 where `exact`, else as it was saved.
+
+    What is on the CPU is mapped from the checkpoint, which all processes of a machine share. Sharding takes a
+    layer at a time to the device, and only the shards become float32: nowhere is there a whole model in it.
+    """
     if shard is None:
-        return model
-    sharded = shard(model)
-    register_fsdp_forward_method(sharded, "get_image_features")
-    return sharded
+        torch.nn.Module.to(model, device)
+    else:
+        model = shard(model)
+        register_fsdp_forward_method(model, "get_image_features")
+    return model.float() if exact else model

@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import Literal
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from guiagent.errors import InfrastructureError
+from guiagent.errors import InfrastructureError, UsageError
 
 _BETAS = (0.9, 0.95)
-_EIGHT_BIT = ("bitsandbytes.optim", "torchao.optim")
 
 
 def make(
@@ -21,23 +21,25 @@ def make(
     learning_rate: float,
     weight_decay: float = 0.0,
 ) -> Optimizer:
-    """AdamW; "adamw8bit" keeps its two moments in 8 bits each (arXiv 2110.02861).
+    """AdamW; "adamw8bit" keeps its two moments in 8 bits each (arXiv 2110.02861), by bitsandbytes.
 
-    Raises InfrastructureError where nothing that has the 8-bit form is installed.
+    Raises InfrastructureError where that is not installed, and UsageError for a sharded model, which it does
+    not know.
     """
     trained = [parameter for parameter in parameters if parameter.requires_grad]
+    if name == "adamw8bit" and any(isinstance(parameter, DTensor) for parameter in trained):
+        raise UsageError(
+            'update.optimizer = "adamw8bit" is for one process; set it to "adamw", whose moments are sharded'
+        )
     kind = partial(torch.optim.AdamW, fused=True) if name == "adamw" else _eight_bit()
     return kind(trained, lr=learning_rate, betas=_BETAS, weight_decay=weight_decay)
 
 
 def _eight_bit() -> Callable[..., Optimizer]:
-    for package in _EIGHT_BIT:
-        try:
-            found: Callable[..., Optimizer] = import_module(package).AdamW8bit
-        except ImportError:
-            continue
-        return found
-    raise InfrastructureError(
-        "update.optimizer adamw8bit needs bitsandbytes or torchao: pip install bitsandbytes, "
-        "or set it to adamw"
-    )
+    try:
+        found: Callable[..., Optimizer] = import_module("bitsandbytes.optim").AdamW8bit
+    except ImportError:
+        raise InfrastructureError(
+            "update.optimizer adamw8bit needs bitsandbytes: pip install bitsandbytes, or set it to adamw"
+        ) from None
+    return found

@@ -19,11 +19,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.distributed_c10d import Store
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from guiagent.errors import InfrastructureError
 
+MEETING = "GUIAGENT_MEETING"  # of the environment: where processes meet that were started here
 STEP_TIMEOUT = timedelta(minutes=10)  # who stays away from a step for longer counts as dead
 _IDLE_TIMEOUT = timedelta(days=30)  # of messages: hours may lie between them; who dies is noticed at once
 
@@ -71,10 +73,11 @@ class Distributed:
 
 
 @contextmanager
-def joined(rendezvous: str = "env://") -> Iterator[Distributed]:
-    """The processes that torchrun started, joined: over NCCL where each has a GPU, over gloo on CPUs.
+def joined(meeting: str | Store | None = None) -> Iterator[Distributed]:
+    """The processes that a launcher started, joined: over NCCL where each has a GPU, over gloo on CPUs.
 
-    `rendezvous` is a URL of torch.distributed's; by default the environment says how they meet.
+    They meet at `meeting`, a URL or a store of torch.distributed's; by default where the environment says.
+    $RANK, $WORLD_SIZE and $LOCAL_RANK say which of them this one is.
     LostProcess is raised in all of them where one dies, or stays away from a step for ten minutes.
     """
     device = _device()
@@ -83,7 +86,9 @@ def joined(rendezvous: str = "env://") -> Iterator[Distributed]:
     with collective("joining the others"):
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        dist.init_process_group(backend, rendezvous, STEP_TIMEOUT, world, rank)
+        meeting = meeting or os.environ.get(MEETING, "env://")
+        met = {"store": meeting} if isinstance(meeting, Store) else {"init_method": meeting}
+        dist.init_process_group(backend, timeout=STEP_TIMEOUT, world_size=world, rank=rank, **met)
         ranks = Distributed()
     yield ranks
     dist.destroy_process_group()  # not after an error: it would wait for whoever is no more

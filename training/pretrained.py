@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer, PreTrainedModel
 
 from guiagent.errors import InfrastructureError
+from training import vision_attention
 from training.config import require_checkpoint
 
 transformers.logging.set_verbosity_error()  # its notes on deprecations are for its own developers
@@ -48,6 +49,7 @@ def open_model(checkpoint: Path) -> PreTrainedModel:
             raise ValueError(f"it lacks {len(missing)} weights, such as {missing[0]}")
     assert isinstance(model, PreTrainedModel)
     _project_patches_by_matrix(model)
+    vision_attention.use(model)
     return model
 
 

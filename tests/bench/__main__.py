@@ -15,6 +15,7 @@ from tests.bench import (
     desktop,
     engine,
     freshness,
+    gpu,
     leases,
     memory,
     pool,
@@ -40,6 +41,7 @@ SUBJECTS = {
     "vm": vm.rows,
     "engine": engine.rows,
     "training": training.rows,
+    "gpu": gpu.rows,
     "asynchrony": asynchrony.rows,
 }
 RESULTS = Path("runs/bench/results.json")

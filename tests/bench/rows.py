@@ -1,5 +1,6 @@
 """Measuring arms in turn, and the rows of the results: ours, a peer's, and whether the goal holds."""
 
+import math
 import os
 import subprocess
 from collections.abc import Callable
@@ -77,6 +78,15 @@ def share_of_the_peer(name: str, unit: str, ours: Arm, peer: Arm, at_most: float
         return _row(name, median(ours.figures), None, None, goal, None, unit, f"peer missing: {peer.missing}")
     mine, theirs = median(ours.figures), median(peer.figures)
     return _row(name, mine, theirs, mine / theirs, goal, mine / theirs <= at_most, unit)
+
+
+def reported(name: str, unit: str, ours: Arm, beside: Arm | None = None) -> Row:
+    """Goal: that there is a figure. `beside` is what it is to be seen against, such as a bound."""
+    if ours.missing:
+        return _row(name, math.nan, None, None, "reported", None, unit, f"missing: {ours.missing}")
+    mine = median(ours.figures)
+    other = median(beside.figures) if beside is not None and beside.figures else None
+    return _row(name, mine, other, mine / other if other else None, "reported", True, unit)
 
 
 def _row(
