@@ -15,6 +15,7 @@ from guiagent.types import Observation, Step, Trajectory
 from training.batch import rope_positions
 from training.contexts import Context, contexts
 from training.encode import Encoder
+from training.engine.engine import Engine
 from training.engine.policy import LocalPolicy
 from training.tiny.model import MERGE
 
@@ -94,6 +95,11 @@ def furthest(policy: LocalPolicy, turns: Sequence[PastTurn]) -> float:
     """The largest difference between a log-probability as sampled and that of the plain forward pass."""
     pairs = zip(plain_logprobs(policy, turns), [turn.output.logprobs for turn in turns], strict=True)
     return max(abs(a - b) for plain, kept in pairs for a, b in zip(plain, kept, strict=True))
+
+
+def encoded(engine: Engine) -> int:
+    """How many tokens of prompts it has encoded: those that it held no more, or not yet."""
+    return engine.stats.prompt_tokens - engine.stats.cached_tokens
 
 
 class Gate:

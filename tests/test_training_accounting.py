@@ -7,6 +7,7 @@ import pytest
 from guiagent.errors import Fault
 from guiagent.types import PolicyStep, Score, Step, Trajectory
 from training.accounting import Ledger, group_outcome
+from training.engine.engine import EngineStats
 from training.metrics import Phases
 from training.replay import Group
 
@@ -24,6 +25,7 @@ def group(*sampled: Trajectory, extra: tuple[Trajectory, ...] = ()) -> Group:
     return Group("g0", "a", 0, sampled, (*sampled, *extra), 0)
 
 
+IDLE = EngineStats()
 CRASH = Fault("device", "crashed", "gone")
 
 
@@ -33,7 +35,7 @@ def test_what_devices_did_and_what_of_it_was_learned_from():
     for trajectory in (won, lost, crashed, unseen):
         ledger.episode(trajectory)
     ledger.learned([group(won, lost, crashed)])
-    figures = ledger.figures(20.0, {"learning": 5.0, "waiting": 15.0})
+    figures = ledger.figures(20.0, {"learning": 5.0, "waiting": 15.0}, IDLE)
     assert figures["device_utilisation"] == 40 / 80
     assert figures["useful_device_utilisation"] == 20 / 80
     assert figures["trainer_utilisation"] == 0.25
@@ -49,30 +51,39 @@ def test_what_devices_did_and_what_of_it_was_learned_from():
 def test_figures_are_of_the_time_since_the_last_and_costs_of_the_session():
     ledger = Ledger(devices=2)
     ledger.episode(episode(0.0))
-    first = ledger.figures(10.0, {})
+    first = ledger.figures(10.0, {}, IDLE)
     assert math.isnan(first["device_seconds_per_success"])
     for value in (1.0, 1.0, 0.5):
         ledger.episode(episode(value))
-    second = ledger.figures(30.0, {})
+    second = ledger.figures(30.0, {}, IDLE)
     assert second["env_steps_per_second"] == 6 / 30
     assert second["device_seconds_per_success"] == 2 * 40 / 2
     assert second["trainer_seconds_per_success"] == 40 / 2
-    idle = ledger.figures(10.0, {})
+    idle = ledger.figures(10.0, {}, IDLE)
     assert idle["device_utilisation"] == 0 and math.isnan(idle["fault_rate"])
 
 
-def test_an_engine_that_says_how_long_it_was_busy():
+def test_what_the_engine_did_since_it_was_last_asked():
     ledger = Ledger(devices=1)
-    assert "engine_utilisation" not in ledger.figures(10.0, {})
-    assert ledger.figures(10.0, {}, 6.0)["engine_utilisation"] == 0.6
-    assert ledger.figures(10.0, {}, 9.0)["engine_utilisation"] == pytest.approx(0.3)
+    figures = ledger.figures(10.0, {}, EngineStats(6.0, 1000, 750, 50))
+    assert figures["engine_utilisation"] == 0.6
+    assert figures["engine_sampled_tokens_per_second"] == 5
+    assert figures["engine_encoded_tokens_per_second"] == 25
+    assert figures["engine_cached_share"] == 0.75
+    figures = ledger.figures(10.0, {}, EngineStats(9.0, 1200, 800, 60))
+    assert figures["engine_utilisation"] == pytest.approx(0.3)
+    assert figures["engine_sampled_tokens_per_second"] == 1
+    assert figures["engine_encoded_tokens_per_second"] == 15
+    assert figures["engine_cached_share"] == 0.25
+    idle = ledger.figures(10.0, {}, EngineStats(9.0, 1200, 800, 60))
+    assert idle["engine_utilisation"] == 0 and math.isnan(idle["engine_cached_share"])
 
 
 def test_earlier_episodes_are_trained_on_and_cost_no_device():
     ledger = Ledger(devices=1)
     fresh, earlier = episode(0.0), episode(1.0, tokens=7)
     ledger.learned([group(fresh, extra=(earlier,))])
-    figures = ledger.figures(10.0, {})
+    figures = ledger.figures(10.0, {}, IDLE)
     assert figures["useful_device_utilisation"] == 1.0
     assert figures["trained_tokens_per_second"] == (10 + 14) / 10
     assert figures["groups"]["all_fail"] == 1

@@ -9,7 +9,7 @@ import pytest
 
 from guiagent.episode import PastTurn
 from guiagent.prompts import messages
-from tests.conversing import EXACT, INSTRUCTIONS, contexts_of, converse, favour, furthest, screen
+from tests.conversing import EXACT, INSTRUCTIONS, contexts_of, converse, encoded, favour, furthest, screen
 from training.config import HistoryConfig
 from training.engine.engine import Request
 from training.engine.policy import LocalPolicy
@@ -111,10 +111,10 @@ async def test_a_context_begun_anew_reads_as_a_chat_without_the_oldest_screensho
 async def test_a_new_context_takes_over_what_it_has_in_common_with_the_last(policy):
     """From the prompt to the last reply before the window, whose pictures are all that is encoded again."""
     turns = await converse(policy, "e", [screen(turn) for turn in range(4)])
-    before = policy.engine.stats.tokens_prefilled
+    before = encoded(policy.engine)
     await converse(policy, "e", [screen(4)], turns)
-    encoded = policy.engine.stats.tokens_prefilled - before
+    again = encoded(policy.engine) - before
     prompt = turns[4].output.prompt_ids
     common = len(policy.encoder.first_prompt(INSTRUCTIONS[1], policy.encoder.picture(screen(0).frame)))
-    assert encoded < len(prompt) - common / 2
+    assert again < len(prompt) - common / 2
     assert furthest(policy, turns) <= EXACT

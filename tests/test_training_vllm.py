@@ -4,7 +4,6 @@ fail.
 
 import ast
 import asyncio
-import base64
 import io
 import json
 import math
@@ -16,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given, settings
@@ -26,14 +26,17 @@ from safetensors.torch import load_file, save_file
 from guiagent.errors import FaultError, InfrastructureError, UsageError
 from tests.conversing import screen
 from tests.vllm_stand_in import Answer, Body, StandIn, stand_in
-from training.config import TrainConfig
+from training.config import LoraConfig, TrainConfig
 from training.encode import Encoder, decode
 from training.engine import vllm_server, vllm_wire, vllm_worker
-from training.engine.engine import Completion, Request
+from training.engine.engine import Completion, EngineStats, Request
+from training.engine.frames import FrameCache, name_of
 from training.engine.local import LocalEngine
 from training.engine.opening import open_engine
 from training.engine.serving import serving_view
 from training.engine.vllm import VllmEngine
+from training.engine.vllm_frames import PATH, Asked
+from training.engine.vllm_replica import RemoteServer
 from training.engine.vllm_server import ServerConfig, VllmServer
 from training.weights import WeightWriter, checkpoint_state
 
@@ -69,12 +72,17 @@ def reply(request: Request, ids: list[int], version: int = 0, **changes: Any) ->
 
 
 def read(raw: bytes, request: Request, encoder: Encoder, greedy: bool = False) -> Completion:
-    return vllm_wire.completion(raw, request, encoder, vocabulary=300, limit=8, greedy=greedy)
+    said = vllm_wire.reply(raw)
+    return vllm_wire.completion(said, request, encoder, vocabulary=300, limit=8, greedy=greedy)
 
 
 def test_a_request_names_its_tokens_once_a_picture_and_draws_from_the_policy_alone(encoder, request_):
     sampling = vllm_wire.sampling(encoder, 0.7)
-    said = json.loads(vllm_wire.body(request_, ["data:,"], "policy", sampling, encoder.image_token))
+    raw = vllm_wire.body(request_, ["n"], {"n": b"\x89PNG"}, "policy", sampling, encoder.image_token)
+    asked = msgspec.json.decode(raw, type=Asked)
+    assert (asked.names, asked.sent) == (["n"], {"n": b"\x89PNG"})
+    said = json.loads(bytes(asked.request))
+    assert said["content_parts"] == [{"type": "image_url", "url": "n", "uuid": "n"}]
     assert said["token_ids"].count(encoder.image_token) == 1 < request_.ids.count(encoder.image_token)
     assert [t for t in said["token_ids"] if t != encoder.image_token] == [
         t for t in request_.ids if t != encoder.image_token
@@ -103,13 +111,13 @@ def test_a_picture_travels_as_the_model_sees_it(encoder, kind):
         image.save(data, "JPEG", exif=exif)
     else:
         image.save(data, "PNG")
-    url = vllm_wire.picture_url(encoder, data.getvalue())
-    sent = base64.b64decode(url.partition(",")[2])
+    pictures = vllm_wire.Pictures(encoder)
+    sent = pictures.picture(data.getvalue())
+    assert pictures.name(data.getvalue()) == pictures.name(data.getvalue()) == name_of(sent)
     with Image.open(io.BytesIO(sent)) as opened:
         assert opened.mode == "RGB" and not opened.getexif()
         assert opened.tobytes() == encoder.resized(decode(data.getvalue())).tobytes()
     assert (sent == data.getvalue()) == (kind in ("png", "jpeg"))
-    assert url.startswith("data:image/jpeg" if kind == "jpeg" else "data:image/png")
 
 
 def test_an_answer_gives_tokens_logprobs_and_the_versions_of_its_spans(encoder, request_):
@@ -119,15 +127,40 @@ def test_an_answer_gives_tokens_logprobs_and_the_versions_of_its_spans(encoder, 
         {"version": "3", "start": 0, "end": 2},
         {"version": "4", "start": 2, "end": 3},
     ]
-    choice["logprobs"]["content"][1]["logprob"] = -9999.0
     found = read(json.dumps(said).encode(), request_, encoder)
     assert found.ids == [60, 61, 62]
     assert found.versions == [(0, 3), (2, 4)]
-    assert found.logprobs[::2] == [-0.5, -0.5] and math.isnan(found.logprobs[1])
+    assert found.logprobs == [-0.5] * 3
     greedy = read(json.dumps(said).encode(), request_, encoder, greedy=True)
     assert greedy.logprobs == [0.0] * 3
     del choice["logprobs"]
     assert all(math.isnan(p) for p in read(json.dumps(said).encode(), request_, encoder).logprobs)
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_what_was_sampled_from_no_numbers_or_not_to_its_end_is_a_fault(encoder, request_, greedy):
+    nan = reply(request_, [60, 61])
+    nan["choices"][0]["logprobs"]["content"][1]["logprob"] = -9999.0
+    cut = reply(request_, [60, 61], finish_reason="abort")
+    for said, code, retryable in ((nan, "not_finite", False), (cut, "cut_short", True)):
+        with pytest.raises(FaultError) as caught:
+            read(json.dumps(said).encode(), request_, encoder, greedy)
+        assert (caught.value.fault.code, caught.value.fault.retryable) == (code, retryable)
+
+
+@pytest.mark.parametrize(
+    ("said", "cached"),
+    [
+        (None, 0),
+        ({"prompt_tokens_details": None}, 0),
+        ({"prompt_tokens_details": {"cached_tokens": 3}}, 3),
+        ({"prompt_tokens_details": {"cached_tokens": -3}}, 0),
+        ({"prompt_tokens_details": {"cached_tokens": 10**9}}, "all"),
+    ],
+)
+def test_what_a_server_had_in_its_cache_is_no_more_than_the_prompt(request_, said, cached):
+    read = vllm_wire.reply(json.dumps(reply(request_, [60]) | {"usage": said}).encode())
+    assert read.cached_tokens == (len(request_.ids) if cached == "all" else cached)
 
 
 def span(*ends: int, version: Any = "1") -> list[Body]:
@@ -299,12 +332,24 @@ def test_the_worker_notices_what_changed_between_check_and_load(checkpoint, stat
     assert "is damaged" in worker.load_weights()["error"]
 
 
-def test_the_workers_part_imports_nothing_of_the_trainer():
-    tree = ast.parse(Path(vllm_worker.__file__).read_text())
-    names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+@pytest.mark.parametrize(
+    ("file", "allowed"),
+    [
+        ("frames.py", {"xxhash"}),
+        ("vllm_frames.py", {"msgspec", "PIL", "vllm", "training.engine.frames"}),
+        (
+            "vllm_worker.py",
+            {"torch", "xxhash", "safetensors", "vllm", "training.engine", "training.engine.vllm_frames"},
+        ),
+    ],
+)
+def test_what_runs_in_the_servers_environment_imports_nothing_of_the_trainer(file, allowed):
+    assert file in vllm_server._OURS
+    tree = ast.parse(Path(vllm_server.__file__).with_name(file).read_text())
+    names = {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    packages = {str(name).partition(".")[0] for name in names}
-    assert packages - sys.stdlib_module_names == {"torch", "xxhash", "safetensors", "vllm"}
+    packages = {name if name.startswith("training") else name.partition(".")[0] for name in names}
+    assert packages - sys.stdlib_module_names == allowed
 
 
 @pytest.mark.parametrize(
@@ -596,3 +641,171 @@ async def test_a_server_that_was_started_behind_our_back_is_given_its_weights_ag
     while changed.version != "4":  # noqa: ASYNC110 - of another thread
         await asyncio.sleep(0.01)
     assert (await fleet.engine.generate(request_)).versions == [(0, 4)]
+
+
+async def test_a_server_that_was_started_behind_our_back_has_lost_its_adapter(checkpoint, encoder, tmp_path):
+    """It does not know the name that requests call it by; that ends no run."""
+    generator = torch.Generator().manual_seed(0)
+    names = [f"base_model.model.model.language_model.layers.0.q_proj.lora_{side}.weight" for side in "AB"]
+    adapter = {name: torch.randn(4, 4, generator=generator) for name in names}
+    request = next(turns_of(encoder, 1))
+    with stand_in(checkpoint) as server:
+        writer = WeightWriter(tmp_path / "weights", checkpoint, LoraConfig(rank=4))
+        engine = VllmEngine([server], encoder, writer, max_context=500)
+        try:
+            await asyncio.to_thread(engine.load_weights, adapter, 3)
+            server.mind = lambda body: (404, b"the model `adapter` does not exist")
+            with pytest.raises(FaultError) as caught:
+                await engine.generate(request)
+            assert (caught.value.fault.code, caught.value.fault.retryable) == ("unversioned", True)
+            server.mind = answering(server, request)
+            server.called.clear()
+            assert (await engine.generate(request)).versions == [(0, 3)]
+            assert server.called.count("/v1/load_lora_adapter") == 1
+            assert server.asked[-1]["model"] == "adapter"
+        finally:
+            await asyncio.to_thread(engine.close)
+
+
+# -- what goes over the wire, and what is told of it --------------------------------------------------------
+
+
+def turns_of(encoder: Encoder, count: int) -> Iterator[Request]:
+    """A conversation's requests, with a screenshot more each."""
+    ids: list[int] = []
+    frames: list[bytes] = []
+    for turn in range(count):
+        frames.append(screen(turn).frame)
+        picture = encoder.picture(frames[-1])
+        ids += encoder.next_prompt(picture, ended=False) if ids else encoder.first_prompt("Click.", picture)
+        yield Request("e", list(ids), list(frames))
+
+
+async def test_turn_by_turn_one_screenshot_goes_to_the_server(fleet, encoder, request_):
+    """Before, the third turn sent three. A server that was started anew is sent all of them, once."""
+    (home, *_) = fleet.servers
+    requests = list(turns_of(encoder, 5))
+    sizes = [len(frame) for frame in requests[-1].frames]
+    for turn, request in enumerate(requests[:4]):
+        home.mind = answering(home, request)
+        await fleet.engine.generate(request)
+        assert home.sent == sizes[: turn + 1]
+        assert [part["url"] for part in home.asked[-1]["content_parts"]] == [
+            name_of(frame) for frame in request.frames
+        ]
+    home.frames = FrameCache()
+    home.mind = answering(home, requests[4])
+    assert (await fleet.engine.generate(requests[4])).ids == [60, 61]
+    assert home.sent[4:] == [sizes[4], sum(sizes)]
+    assert not any(server.sent for server in fleet.servers[1:])
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b'{"names": 1}', b"\xff"])
+async def test_a_server_that_does_not_say_what_it_lacks_is_a_fault(fleet, request_, raw):
+    fleet.servers[0].trouble = lambda path: (409, raw)
+    with pytest.raises(FaultError, match="which screenshots") as caught:
+        await fleet.engine.generate(request_)
+    assert caught.value.fault.code == "bad_reply"
+
+
+async def test_a_server_that_never_has_enough_is_a_fault(fleet, request_):
+    named = json.dumps({"names": [name_of(frame) for frame in request_.frames]}).encode()
+    calls = []
+    fleet.servers[0].trouble = lambda path: (calls.append(path), (409, named))[1]
+    with pytest.raises(FaultError) as caught:
+        await fleet.engine.generate(request_)
+    assert (caught.value.fault.code, caught.value.fault.retryable) == ("frames_damaged", True)
+    assert len(calls) == 3
+
+
+async def test_the_engine_says_what_was_sampled_and_for_how_long_it_was_busy(fleet, request_):
+    def mind(body: Body) -> Answer:
+        said = reply(request_, [60, 61], 0) | {"usage": {"prompt_tokens_details": {"cached_tokens": 3}}}
+        return 200, json.dumps(said).encode()
+
+    assert fleet.engine.stats == EngineStats()
+    fleet.servers[0].mind = mind
+    await fleet.engine.generate(request_)
+    stats = fleet.engine.stats
+    assert stats[1:] == (len(request_.ids), 3, 2)
+    assert stats.busy_s > 0
+    assert fleet.engine.stats.busy_s == stats.busy_s  # idle
+    gate = threading.Event()
+    fleet.servers[0].mind = lambda body: (gate.wait(30), mind(body))[1]
+    running = asyncio.create_task(fleet.engine.generate(request_))
+    while len(fleet.servers[0].asked) < 2:  # noqa: ASYNC110 - of another thread
+        await asyncio.sleep(0.01)
+    now = fleet.engine.stats.busy_s
+    await asyncio.sleep(0.01)
+    assert fleet.engine.stats.busy_s > now > stats.busy_s  # also of what has not ended yet
+    gate.set()
+    await running
+    assert fleet.engine.stats.sampled_tokens == 4
+
+
+async def test_an_answer_that_comes_a_byte_at_a_time_is_not_waited_for(encoder, request_, tmp_path):
+    """No single wait is long; all of them together are."""
+    ended = asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"/health" in head:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        elif PATH.encode() not in head:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            try:
+                while True:
+                    writer.write(b" ")
+                    await writer.drain()
+                    await asyncio.sleep(0.05)
+            except ConnectionError:
+                ended.set()
+        writer.close()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    engine = await asyncio.to_thread(
+        lambda: VllmEngine(
+            [RemoteServer(url, "key")],
+            encoder,
+            WeightWriter(tmp_path / "weights", encoder.checkpoint),
+            max_context=500,
+            timeout_s=0.5,
+        )
+    )
+    try:
+        with pytest.raises(FaultError) as caught:
+            await engine.generate(request_)
+        assert (caught.value.fault.code, caught.value.fault.retryable) == ("deadline", True)
+        async with asyncio.timeout(30):
+            await ended.wait()  # the server hears that nobody waits
+        ended.clear()
+        engine._timeout_s = 600
+        waiting = asyncio.create_task(engine.generate(request_))
+        await asyncio.sleep(0.2)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        async with asyncio.timeout(30):
+            await ended.wait()  # also of an episode that was cancelled
+    finally:
+        await asyncio.to_thread(engine.close)
+        server.close()
+
+
+async def test_conversations_that_nobody_ends_are_forgotten_in_time(fleet, request_, monkeypatch):
+    monkeypatch.setattr("training.engine.vllm._MOST_HOMES", 3)
+    for name in ("a", "b", "c", "a", "d", "a"):
+        await fleet.engine.generate(request_._replace(conversation=name))
+    assert list(fleet.engine._homes) == ["c", "d", "a"]
+
+
+async def test_an_update_that_is_answered_without_end_loses_the_server(fleet, state, monkeypatch):
+    monkeypatch.setattr("training.engine.vllm_replica._MAX_ANSWER_BYTES", 10_000)
+    weak = fleet.servers[1]
+    endless = iter([(200, b" " * 20_000)])
+    weak.trouble = lambda called: next(endless, None) if called == "/pause" else None
+    await asyncio.to_thread(fleet.engine.load_weights, state, 2)
+    assert (weak.starts, weak.version) == (2, "2")

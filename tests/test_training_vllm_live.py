@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -25,9 +26,11 @@ from training import adapters
 from training.batch import rope_positions
 from training.config import SMALL_POLICY, LoraConfig
 from training.encode import Encoder
+from training.engine import vllm_wire
 from training.engine.engine import Completion, Request
 from training.engine.policy import EnginePolicy, LocalPolicy
 from training.engine.vllm import VllmEngine
+from training.engine.vllm_frames import PATH
 from training.engine.vllm_replica import RemoteServer
 from training.engine.vllm_server import ENVIRONMENT, ServerConfig, VllmServer
 from training.engine.vllm_worker import record
@@ -238,11 +241,77 @@ async def test_a_completion_that_straddles_an_update_says_which_weights_sampled_
 
 
 def tokens_generated(server: VllmServer) -> float:
+    return metric(server, "generation_tokens_total")
+
+
+def metric(server: VllmServer, name: str) -> float:
     headers = {"Authorization": f"Bearer {server.token}"}
     page = httpx.get(f"{server.url}/metrics", headers=headers, trust_env=False).text
-    found = re.search(r"^vllm:generation_tokens_total\{.*\} (\S+)$", page, re.MULTILINE)
+    found = re.search(rf"^vllm:{name}\{{.*\}} (\S+)$", page, re.MULTILINE)
     assert found
     return float(found[1])
+
+
+async def test_a_turn_sends_one_screenshot_and_the_server_knows_the_rest(served, tmp_path, monkeypatch):
+    """Also of its cache of keys and values, as it says itself; after an update of that nothing is left."""
+    sent: list[int] = []
+
+    def body(request: Request, names: list[str], pictures: Mapping[str, bytes], *rest: Any) -> bytes:
+        sent.append(len(pictures))
+        return write(request, names, pictures, *rest)
+
+    write = vllm_wire.body
+    monkeypatch.setattr(vllm_wire, "body", body)
+    engine = served.sampling(tmp_path)
+    policy = EnginePolicy(served.encoder, engine)
+    await asyncio.to_thread(engine.load_weights, {}, served.greedy.version)
+    turns = await converse(policy, "w", [screen(100 + turn, (224, 224)) for turn in range(4)])
+    assert sent == [1] * 4
+    stats = engine.stats
+    assert stats.sampled_tokens == sum(len(turn.output.completion_ids) for turn in turns)
+    context = len(turns[0].output.prompt_ids)
+    assert context < stats.cached_tokens < stats.prompt_tokens
+    assert stats.busy_s > 0
+    await served.load(served.base, served.greedy.version + 1)
+    await converse(policy, "w", [screen(104, (224, 224))], turns)
+    assert sent == [1] * 5  # what the server keeps is the pictures, not what the old weights made of them
+    assert engine.stats.cached_tokens == stats.cached_tokens
+    engine.close()
+
+
+async def test_a_request_that_is_cancelled_is_given_up_by_the_server(served, tmp_path):
+    engine = served.sampling(tmp_path, max_new_tokens=1500)
+    engine._sampling["logit_bias"][str(served.encoder.eos)] = -100.0
+    prompt = served.encoder.first_prompt("x", served.encoder.picture(screen(1).frame))
+    began = tokens_generated(served.server)
+    running = [
+        asyncio.create_task(engine.generate(Request(f"c{i}", prompt, [screen(1).frame]))) for i in range(4)
+    ]
+    while await asyncio.to_thread(tokens_generated, served.server) < began + 20:
+        await asyncio.sleep(0.05)
+    for task in running:
+        task.cancel()
+    outcomes = await asyncio.gather(*running, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 4
+    async with asyncio.timeout(120):
+        while await asyncio.to_thread(metric, served.server, "num_requests_running") > 0:
+            await asyncio.sleep(0.2)
+    assert tokens_generated(served.server) - began < 4 * 1500
+    assert engine.stats.sampled_tokens == 0
+    engine.close()
+
+
+async def test_a_screenshot_that_a_request_does_not_list_is_no_way_in(served):
+    """The server fetches nothing: no address, no file, no frame of anybody else's request."""
+    headers = {"Authorization": f"Bearer {served.server.token}"}
+    for url in ("http://127.0.0.1:1/x.png", "file:///etc/passwd", "data:image/png;base64,AAAA", "0" * 32):
+        inner = {"model": "policy", "token_ids": [served.encoder.image_token], "sampling_params": {}}
+        inner |= {"content_parts": [{"type": "image_url", "url": url, "uuid": url}]}
+        asked = {"request": inner, "names": [], "sent": {}}
+        answer = httpx.post(
+            served.server.url + PATH, json=asked, headers=headers, trust_env=False, timeout=60
+        )
+        assert answer.status_code == 400 and "does not list" in answer.text
 
 
 @torch.no_grad()

@@ -10,8 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import torch
 
+from training.engine.frames import FrameCache, Missing
+from training.engine.vllm_frames import MISSING, PATH, Asked
 from training.engine.vllm_worker import Weights
 
 Body = dict[str, Any]
@@ -52,6 +55,8 @@ class StandIn:
     starts: int = 0
     called: list[str] = field(default_factory=list)  # paths, and the worker's methods by name
     asked: list[Body] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)  # bytes of screenshots, of every message
+    frames: FrameCache = field(default_factory=FrameCache)
     worker: _Worker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,29 +66,43 @@ class StandIn:
         self.starts += 1
         self.alive, self.version = True, "default"
         self.worker = _Worker(self.checkpoint)
+        self.frames = FrameCache()
 
     def close(self) -> None:
         self.alive = False
 
-    def answer(self, path: str, key: str | None, body: Body) -> Answer:
+    def answer(self, path: str, key: str | None, raw: bytes) -> Answer:
         path = path.partition("?")[0]
         if path == "/health":
             return 200 if self.alive else 503, b""
         if key != f"Bearer {self.token}":
             return 401, b"the key is missing or wrong"
+        if path == PATH:
+            return self._generate(raw)
+        body = json.loads(raw or b"{}")
         called = body["method"] if path == "/collective_rpc" else path
         self.called.append(called)
         if (trouble := self.trouble(called)) is not None:
             return trouble
-        if path == "/inference/v1/generate":
-            self.asked.append(body)
-            return self.mind(body)
         if path == "/collective_rpc":
             result = getattr(self.worker, body["method"])(**body["kwargs"])
             return 200, json.dumps({"results": [result]}).encode()
         if path == "/update_weight_version":
             self.version = body["new_version"]
         return 200, b'{"success": true}'
+
+    def _generate(self, raw: bytes) -> Answer:
+        self.called.append(PATH)
+        if (trouble := self.trouble(PATH)) is not None:
+            return trouble
+        asked = msgspec.json.decode(raw, type=Asked)
+        self.sent.append(sum(map(len, asked.sent.values())))
+        shown = self.frames.take(asked.names, asked.sent)
+        if isinstance(shown, Missing):
+            return MISSING, msgspec.json.encode(shown)
+        body: Body = json.loads(bytes(asked.request))
+        self.asked.append(body)
+        return self.mind(body)
 
 
 @contextmanager
@@ -99,9 +118,7 @@ def stand_in(checkpoint: Path) -> Iterator[StandIn]:
 
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-            status, reply = server.answer(
-                self.path, self.headers.get("authorization"), json.loads(raw or b"{}")
-            )
+            status, reply = server.answer(self.path, self.headers.get("authorization"), raw)
             with suppress(BrokenPipeError, ConnectionResetError):  # the client lost its patience
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(reply)))

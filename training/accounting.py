@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from guiagent.types import Trajectory
+from training.engine.engine import EngineStats
 from training.replay import Group
 
 
@@ -34,7 +35,7 @@ class Ledger:
     _since: _Sums = field(default_factory=_Sums)
     _device_s: float = 0.0
     _trainer_s: float = 0.0
-    _engine_s: float = 0.0
+    _engine: EngineStats = field(default_factory=EngineStats)
     _successes: int = 0
 
     def episode(self, trajectory: Trajectory) -> None:
@@ -59,28 +60,30 @@ class Ledger:
             if valid:
                 sums.outcomes[group_outcome(valid)] += 1
 
-    def figures(
-        self, seconds: float, phases: dict[str, float], engine_busy_s: float | None = None
-    ) -> dict[str, Any]:
+    def figures(self, seconds: float, phases: dict[str, float], engine: EngineStats) -> dict[str, Any]:
         """Of the last `seconds`, of which the trainer spent those in `phases`.
 
         A device is busy in an episode, from its set-up to its check, also while it waits for the policy;
         usefully busy in one that was learned from. An episode counts when it is committed, or learned from:
-        over a short time such a share may be above 1. `engine_busy_s` is how long the engine has been
-        answering since it was made, where it says.
+        over a short time such a share may be above 1. `engine` is what the engine says now. What it encoded
+        are the prompts less what it held of them, whose share is `engine_cached_share`.
         """
         sums, self._since = self._since, _Sums()
         self._device_s += self.devices * seconds
         self._trainer_s += seconds
-        engine: dict[str, float] = {}
-        if engine_busy_s is not None:
-            engine["engine_utilisation"] = (engine_busy_s - self._engine_s) / seconds
-            self._engine_s = engine_busy_s
+        busy_s, prompt, cached, sampled = (
+            now - before for now, before in zip(engine, self._engine, strict=True)
+        )
+        self._engine = engine
         per_success = 1 / self._successes if self._successes else float("nan")
-        return engine | {
+        return {
             "device_utilisation": sums.busy_s / (self.devices * seconds),
             "useful_device_utilisation": sums.useful_s / (self.devices * seconds),
             "trainer_utilisation": phases.get("learning", 0.0) / seconds,
+            "engine_utilisation": busy_s / seconds,
+            "engine_sampled_tokens_per_second": sampled / seconds,
+            "engine_encoded_tokens_per_second": (prompt - cached) / seconds,
+            "engine_cached_share": cached / prompt if prompt else float("nan"),
             "completions_in_flight": sums.policy_s / seconds,
             "env_steps_per_second": sums.steps / seconds,
             "sampled_tokens_per_second": sums.sampled_tokens / seconds,

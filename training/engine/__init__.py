@@ -1,1 +1,1 @@
-"""Where policies are sampled: in this process (`local`). Servers over HTTP are `guiagent.policies.chat`."""
+"""Where policies are sampled: in this process (`local`), or by vLLM's servers (`vllm`)."""

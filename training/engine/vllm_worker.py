@@ -1,8 +1,8 @@
 """What of ours runs inside vLLM: its entry point, its door, and weight updates that are checked first.
 
 The trainer's environment is not vLLM's, so this file imports none of the trainer, only what both have: the
-standard library, torch, safetensors and xxhash. `training.engine.vllm_server` puts a copy of it on the
-server's path.
+standard library, torch, safetensors and xxhash; and `vllm_frames`, of which the same is true.
+`training.engine.vllm_server` puts copies of them on the server's path.
 
 Run as a program it is vLLM's API server, with two additions: it ends with the process that started it (its
 standard input is closed then), and `Guard` asks for the key on every path: vLLM's own check leaves out those
@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypedDict
@@ -24,9 +24,8 @@ import torch
 import xxhash
 from safetensors import SafetensorError, safe_open
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from training.engine import vllm_frames
+from training.engine.vllm_frames import App, Message, Receive, Send
 
 GRACE_S = 15.0  # for an orderly end
 
@@ -172,7 +171,7 @@ class Weights:
 class Guard:
     """ASGI middleware: no request without the key, on any path but `/health`."""
 
-    def __init__(self, app: Callable[[Message, Receive, Send], Awaitable[None]]) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
         self._expected = f"Bearer {os.environ['VLLM_API_KEY']}".encode()
 
@@ -224,6 +223,7 @@ def main() -> None:
     threading.Thread(target=_end_with_owner, name="owner", daemon=True).start()
     from vllm.entrypoints.launchers.api_server import entry  # type: ignore[import-not-found]
 
+    vllm_frames.register()
     entry.main()
 
 

@@ -8,8 +8,9 @@ import asyncio
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 import torch
@@ -22,7 +23,8 @@ from safetensors.torch import save as save_tensors
 from guiagent.errors import Fault, FaultError, GuiAgentError, InfrastructureError
 from training.config import TrainConfig, checkpoint_folder
 from training.encode import Encoder
-from training.engine.engine import Completion, Request
+from training.engine.engine import Completion, EngineStats, Request
+from training.engine.frames import FrameCache, Missing, name_of, show
 from training.engine.opening import open_engine
 
 PAUSE_S = 1.0
@@ -30,6 +32,15 @@ _AWAY_S = 300.0  # after which an episode is given up: a node was lost, and none
 _LOADING_S = 300.0  # for new weights, by those engines that answer
 _ANSWER_S = 10.0
 _NO_WEIGHTS = -1
+
+
+class Asked(NamedTuple):
+    """A `Request` on its way to a host, with those of its frames that are not known to be there."""
+
+    conversation: str
+    ids: list[int]
+    names: list[str]  # of the frames, in their places
+    sent: dict[str, bytes]
 
 
 class EngineHost:
@@ -41,10 +52,15 @@ class EngineHost:
         encoder = Encoder(checkpoint_folder(config.policy), config.dialect, config.max_pixels)
         self._engine = open_engine(config, encoder, Path(self._folder.name), seed=seed)
         self._version = _NO_WEIGHTS
+        self._frames = FrameCache()
 
-    async def generate(self, request: Request) -> Completion | Fault | None:
+    async def generate(self, asked: Asked) -> Completion | Missing | Fault | None:
         if self._version == _NO_WEIGHTS:
             return None
+        found = self._frames.take(asked.names, asked.sent)
+        if isinstance(found, Missing):
+            return found
+        request = Request(asked.conversation, asked.ids, [found[name] for name in asked.names])
         try:
             return await self._engine.generate(request)
         except FaultError as error:
@@ -55,6 +71,9 @@ class EngineHost:
 
     async def version(self) -> int:
         return self._version
+
+    async def stats(self) -> EngineStats:
+        return self._engine.stats
 
     async def load_weights(self, data: bytes, digest: str, version: int) -> bool:
         """False where `data`, a safetensors file, is not what was sent: the old weights stay."""
@@ -76,20 +95,27 @@ class RayEngine:
         self._sending = threading.Lock()
         self._closed = threading.Event()
         self._keeper: threading.Thread | None = None
+        self._broken: Exception | None = None  # what ended the keeper
+        self._totals = [_Total() for _ in self._hosts]
 
     @property
     def version(self) -> int:
         return self._newest[2] if self._newest else 0
 
+    @property
+    def stats(self) -> EngineStats:
+        """Of all that is sampled on the hosts, by whomever, a second or two ago."""
+        busy_s, *tokens = (
+            sum(column) for column in zip(*(total.stats for total in self._totals), strict=True)
+        )
+        return EngineStats(busy_s / len(self._totals), *map(int, tokens))
+
     async def generate(self, request: Request) -> Completion:
         home = xxhash.xxh3_64_intdigest(request.conversation.encode())
+        names = [name_of(frame) for frame in request.frames]
         for attempt in range(int(_AWAY_S / PAUSE_S) * len(self._hosts)):
             host = self._hosts[(home + attempt) % len(self._hosts)]
-            try:
-                answer = await host.generate.remote(request)
-            except RayError as error:
-                raise_bugs(error)
-                answer = None
+            answer = await show(names, partial(self._ask, host, request, names))
             if isinstance(answer, Completion):
                 return answer
             if isinstance(answer, Fault):
@@ -99,6 +125,23 @@ class RayEngine:
         message = f"no engine answered for {_AWAY_S:.0f} seconds"
         raise FaultError(Fault("policy", "unreachable", message, retryable=True))
 
+    async def _ask(
+        self, host: ActorHandle[Any], request: Request, names: list[str], sending: set[str]
+    ) -> Completion | Missing | Fault | None:
+        """None where the host is away, or has no weights."""
+        sent = {name: frame for name, frame in zip(names, request.frames, strict=True) if name in sending}
+        asked = Asked(request.conversation, request.ids, names, sent)
+        reference: ray.ObjectRef[Any] = host.generate.remote(asked)
+        try:
+            answer: Completion | Missing | Fault | None = await reference
+        except asyncio.CancelledError:
+            ray.cancel(reference)  # or the host goes on sampling for nobody
+            raise
+        except RayError as error:
+            raise_bugs(error)
+            return None
+        return answer
+
     def forget(self, conversation: str) -> None:
         home = xxhash.xxh3_64_intdigest(conversation.encode())
         self._hosts[home % len(self._hosts)].forget.remote(conversation)
@@ -106,8 +149,10 @@ class RayEngine:
     def load_weights(self, state: Mapping[str, torch.Tensor], version: int) -> None:
         """To every engine; one that is away samples nothing when it is back until it has them, too.
 
-        Raises InfrastructureError where an engine will not take them.
+        Raises InfrastructureError where an engine will not take them, now or when it was last back.
         """
+        if self._broken is not None:
+            raise self._broken
         data = save_tensors(_once(state))
         with self._sending:
             self._newest = ray.put(data), xxhash.xxh3_128_hexdigest(data), version
@@ -131,16 +176,41 @@ class RayEngine:
             )
 
     def _keep(self) -> None:
-        """Sends the newest weights to every engine that comes back without them."""
-        while not self._closed.wait(PAUSE_S):
-            versions = _in_time([host.version.remote() for host in self._hosts], _ANSWER_S)
-            with self._sending:
-                behind = [
-                    host
-                    for host, version in zip(self._hosts, versions, strict=True)
-                    if version not in (None, self.version)
-                ]
-                self._send(behind)
+        """Sends the newest weights to every engine that comes back without them, and asks what all have
+        done."""
+        try:
+            while not self._closed.wait(PAUSE_S):
+                self._look_after()
+        except Exception as error:  # it is raised to who brings the next weights
+            self._broken = error
+
+    def _look_after(self) -> None:
+        versions = _in_time([host.version.remote() for host in self._hosts], _ANSWER_S)
+        with self._sending:
+            behind = [
+                host
+                for host, version in zip(self._hosts, versions, strict=True)
+                if version not in (None, self.version)
+            ]
+            self._send(behind)
+        all_stats = _in_time([host.stats.remote() for host in self._hosts], _ANSWER_S)
+        for total, stats in zip(self._totals, all_stats, strict=True):
+            if stats is not None:
+                total.add(stats)
+
+
+class _Total:
+    """What a host has done, its lives before this one included."""
+
+    def __init__(self) -> None:
+        self.stats, self._life = EngineStats(), EngineStats()
+
+    def add(self, life: EngineStats) -> None:
+        """What it says of its present life."""
+        anew = life.prompt_tokens < self._life.prompt_tokens or life.busy_s < self._life.busy_s
+        before = EngineStats() if anew else self._life
+        grown = (total + now - then for total, now, then in zip(self.stats, life, before, strict=True))
+        self.stats, self._life = EngineStats(*grown), life  # type: ignore[arg-type]
 
 
 def _in_time(answers: Sequence[Any], seconds: float) -> list[Any]:
