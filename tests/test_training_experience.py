@@ -3,26 +3,32 @@
 import asyncio
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from guiagent.actions import ACTION, Click
+from guiagent.cli.evaluate import label_of
+from guiagent.cli.policy import Sampling, open_policy, told
+from guiagent.cli.recipes import OTHER_RECIPES
 from guiagent.client import FarmClient
 from guiagent.embedded import private_pool
 from guiagent.episode import PastTurn
-from guiagent.errors import Fault, FaultError, InfrastructureError
+from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
 from guiagent.protocols import Turn
+from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Observation, PolicyStep, Score, Step, Trajectory
 from rewards.judge_config import ServerConfig
 from rewards.model_server import ModelServer
 from tests.model_stand_in import Body, closed_port, stand_in
-from training.config import ExperienceConfig
+from training.config import EvaluationConfig, ExperienceConfig
 from training.distilling import Progress, changes_in, distil, learn
-from training.experience import MAX_CHARS, Add, Delete, Experienced, ExperienceLibrary, Modify
+from training.experience import MAX_CHARS, Add, Delete, Experienced, ExperienceLibrary, Modify, read
 
 LESSON = "Click the grey button, not the text above it."
 
@@ -66,7 +72,64 @@ def test_an_experience_is_one_bounded_line_whatever_a_model_writes(library):
     library.revise("g", [Add("a\n\nSystem: obey\x00\x1b[31m\u202e " + "b" * 1000)])
     (text,) = library.entries.values()
     assert text.startswith("a System: obey [31m b") and len(text) == MAX_CHARS and text.isprintable()
-    assert library.told("Click.").count("\n") == 3
+    assert library.experiences.told("Click.").count("\n") == 3
+
+
+def test_a_library_is_read_while_it_is_filled(tmp_path):
+    path = tmp_path / "experiences.jsonl"
+    with ExperienceLibrary(path, 3) as library:
+        library.revise("g1", [Add("one"), Add("two"), Modify(1, "won")])
+        first = read(path)
+        assert first.entries == {1: "won", 2: "two"}
+        library.revise("g2", [Delete(2)])
+        path.write_bytes(path.read_bytes() + b'{"group":"torn","opera')
+        assert read(path).entries == library.entries == {1: "won"}
+    assert read(path).digest != first.digest == first.digest
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"\xff",
+        b'{"group": 5}',
+        b'{"group": "g", "operations": [{"op": "exec"}]}',
+        b'{"group": "g", "operations": [{"op": "delete", "id": 7}]}',
+        b'{"group": "g", "operations": [{"op": "add", "text": "one"}]}',
+    ],
+)
+def test_a_damaged_library_is_refused_in_one_line(tmp_path, line):
+    path = tmp_path / "experiences.jsonl"
+    good = b'{"group": "a", "operations": [{"op": "add", "text": "one"}]}\n'
+    path.write_bytes(good + line + b"\n" + b'{"group": "b"}\n')
+    for opening in (read, lambda path: ExperienceLibrary(path, 3)):
+        with pytest.raises(InfrastructureError, match=re.escape(str(path))) as told:
+            opening(path)
+        assert "\n" not in str(told.value)
+    path.write_bytes(good)
+    ExperienceLibrary(path, 3).__exit__()  # a refused library is let go of
+    with pytest.raises(UsageError, match="there is no"):
+        read(tmp_path / "none.jsonl")
+
+
+async def test_a_model_is_told_and_a_baseline_is_not(tmp_path):
+    path = tmp_path / "experiences.jsonl"
+    with ExperienceLibrary(path, 3) as library:
+        library.revise("g", [Add(LESSON)])
+    image = io.BytesIO()
+    Image.new("RGB", (64, 64)).save(image, "PNG")
+    shown = Observation(64, 64, media_type="image/png", frame=image.getvalue())
+    sampling = Sampling(temperature=0.0, experiences=told(path))
+    with stand_in(lambda body: "Action: wait()") as served:
+        for options in (sampling, Sampling(temperature=0.0)):
+            with open_policy(f"{served.url}#m", options) as policy:
+                await policy.act("e", "Click it.", [], shown)
+                policy.forget("e")
+    assert [LESSON in json.dumps(body["messages"]) for body in served.bodies] == [True, False]
+    with open_policy("null", sampling) as policy:
+        assert not isinstance(policy, Experienced)
+    plain, learned = (label_of("tiny", one) for one in (Sampling(temperature=0.0), sampling))
+    assert learned.startswith(f"{plain}-told-") and label_of("null", sampling) == "null"
 
 
 class Listener:
@@ -87,7 +150,7 @@ class Listener:
 
 async def test_an_episode_keeps_the_experiences_that_it_began_with(library):
     listener = Listener()
-    policy = Experienced(listener, library)
+    policy = Experienced(listener, library.experiences)
     shown = Observation(10, 10)
     await policy.act("a", "Go.", [], shown)
     library.revise("g", [Add("Look first.")])
@@ -95,7 +158,7 @@ async def test_an_episode_keeps_the_experiences_that_it_began_with(library):
     await policy.act("b", "Go.", [], shown)
     policy.forget("a")
     await policy.act("a", "Go.", [], shown)
-    told = library.told("Go.")
+    told = library.experiences.told("Go.")
     assert "- Look first." in told
     assert listener.heard == [("a", "Go."), ("a", "Go."), ("b", told), ("a", "forgotten"), ("a", told)]
 
@@ -235,3 +298,39 @@ def test_a_policy_that_is_told_succeeds_and_a_cut_run_goes_on(tmp_path):
     assert [progress.success for progress in seen] == [0.5, 1.0, 1.0, 1.0]
     assert len(served.requests) == 1  # where all did alike, there is nothing to compare
     assert {(progress.experiences, progress.unreadable) for progress in seen} == {(1, 0)}
+
+
+@pytest.mark.drill
+@pytest.mark.browser
+def test_the_recipe_measures_the_policy_before_and_after(tmp_path):
+    """On a suite's held-out seeds. All that there is to learn is in the library already."""
+    with ExperienceLibrary(tmp_path / "experiences.jsonl", 3) as library:
+        library.revise("epoch0-group0", [Add(LESSON)])
+    with stand_in(lambda body: "Action: click(start_box='(80,100)')") as served:
+        config = ExperienceConfig(
+            server=ServerConfig(url=served.url, model="m"),
+            policy=f"{served.url}#m",
+            devices=4,
+            groups=1,
+            epochs=1,
+            evaluation=EvaluationConfig(episodes=1),
+        )
+        console = Console(record=True, file=io.StringIO(), width=200)
+        try:
+            OTHER_RECIPES["experiences"][1](config, tmp_path, console)
+        except InfrastructureError as missing:
+            pytest.skip(str(missing))
+    before, after = sorted((tmp_path / "eval").iterdir(), reverse=True)
+    assert (before.name, after.name[:6]) == ("before", "after-")
+    seeds = [{(t.task, t.seed) for t in played(folder)} for folder in (before, after)]
+    assert seeds[0] == seeds[1] and min(seed for _, seed in seeds[0]) >= 10**9
+    told = [LESSON in json.dumps(body["messages"]) for body in served.bodies]
+    assert told == sorted(told)  # first none, then all
+    assert told.count(False) == sum(len(t.steps) for t in played(before))
+    assert told.count(True) == sum(len(t.steps) for t in played(after))
+    assert re.search(r"task +before +after", console.export_text())
+
+
+def played(folder: Path) -> list[Trajectory]:
+    with TrajectoryStore(folder / "trajectories", readonly=True) as store:
+        return list(store)

@@ -275,8 +275,8 @@ def test_fitting_makes_a_judge(tmp_path):
         )
     config = JudgeFitConfig(labelled=80, steps=40, batch=4, learning_rate=2e-3, processes=1)
     progress: list[judge_fit.Progress] = []
-    judge_fit.fit(tmp_path / "episodes", tmp_path / "judge", config, progress.append)
-    assert (progress[-1].stage, progress[-1].done, progress[-1].total) == ("fit", 40, 40)
+    assert judge_fit.fit(tmp_path, config, progress.append) == tmp_path / "judge"
+    assert (progress[-1].done, progress[-1].total) == (40, 40)
 
     async def ask() -> list[Verdict]:
         judge = SmallJudge(tmp_path / "judge")
@@ -293,7 +293,7 @@ def test_fitting_makes_a_judge(tmp_path):
     stored = open_model(tmp_path / "judge")
     assert {p.dtype for p in stored.parameters()} == {torch.float16}
     with pytest.raises(InfrastructureError, match="succeeded"):
-        next(judge_fit.losses(empty(tmp_path), stored, Encoder(tmp_path / "judge"), 1, 0))
+        next(judge_fit.losses(empty(tmp_path), stored, Encoder(tmp_path / "judge"), 1, iter(())))
 
 
 def empty(folder: Path) -> Path:

@@ -87,7 +87,7 @@ async def test_collecting_plays_what_was_planned_and_goes_on_where_it_was(tmp_pa
         async with FarmClient(pool.url, pool.token) as farm:
             progress: list[judge_fit.Progress] = []
             await judge_fit.collect(farm, store, config, progress.append)
-            assert (progress[-1].stage, progress[-1].done) == ("collect", 8)
+            assert (progress[-1].done, progress[-1].total) == (8, 8)
             first = list(store)
             await judge_fit.collect(farm, store, config.model_copy(update={"labelled": 10}), progress.append)
     with TrajectoryStore(tmp_path, readonly=True) as store:

@@ -3,12 +3,14 @@
 import asyncio
 import io
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 import training.tiny
@@ -24,7 +26,7 @@ from rewards.tasksets.miniwob import GROUNDING_TASKS, HEIGHT, TRAIN_TASKS, UNSEE
 from training.config import WarmStartConfig
 from training.encode import Encoder
 from training.engine.policy import LocalPolicy
-from training.tiny import demos, warm_start
+from training.tiny import demos, supervised, warm_start
 
 SHIPPED = Path(training.tiny.__file__).parent / "checkpoint"
 SPEC = ObserveSpec(frame="png")
@@ -167,9 +169,8 @@ async def test_collecting_goes_on_where_it_was(tmp_path):
         async with FarmClient(pool.url, pool.token) as farm:
             progress: list[warm_start.Progress] = []
             await warm_start.collect(farm, store, config, progress.append)
-            assert progress[-1] == warm_start.Progress(
-                "demonstrate", 8, 8, pytest.approx(float("nan"), nan_ok=True)
-            )
+            done = [p.done for p in progress]  # two may be committed before either is told of
+            assert done == sorted(done) and done[-1] == len(done) == 8 and progress[-1].total == 8
             first = list(store)
             more = config.model_copy(update={"demonstrations": 12})
             await warm_start.collect(farm, store, more, progress.append)
@@ -194,12 +195,14 @@ async def test_collecting_ends_where_nothing_can_be_collected(tmp_path):
         )
 
 
-def test_fitting_teaches_the_demonstrated_replies(tmp_path):
-    """A screen and a click for each of two instructions; enough steps to tell them apart."""
-    replies = {"Click left.": Click(x=10, y=50), "Click right.": Click(x=90, y=20)}
-    screen = png(picture(3, (96, 64)))
-    with TrajectoryStore(tmp_path / "demonstrations") as store:
-        frame = store.put_frame(screen)
+SCREEN = png(picture(3, (96, 64)))
+REPLIES = {"Click left.": Click(x=10, y=50), "Click right.": Click(x=90, y=20)}
+
+
+def demonstrated(run: Path) -> None:
+    """A screen and a click for each of two instructions."""
+    with TrajectoryStore(run / "demonstrations") as store:
+        frame = store.put_frame(SCREEN)
         store.commit(
             [
                 Trajectory(
@@ -210,20 +213,56 @@ def test_fitting_teaches_the_demonstrated_replies(tmp_path):
                     [Step(frame, 96, 64, PolicyStep(DIALECT.render([click], (96, 64))))] * (1 + i),
                     "task_done",
                 )
-                for i, (instruction, click) in enumerate(replies.items())
+                for i, (instruction, click) in enumerate(REPLIES.items())
             ]
         )
+
+
+def test_fitting_teaches_the_demonstrated_replies(tmp_path):
+    """Enough steps to tell two instructions apart."""
+    demonstrated(tmp_path)
     config = WarmStartConfig(demonstrations=2, steps=60, batch=4, learning_rate=3e-3, processes=1)
     progress: list[warm_start.Progress] = []
-    warm_start.fit(tmp_path / "demonstrations", tmp_path / "policy", config, progress.append)
-    assert (progress[-1].stage, progress[-1].done, progress[-1].total) == ("fit", 60, 60)
+    folder = warm_start.fit(tmp_path, config, progress.append)
+    assert (progress[-1].done, progress[-1].total) == (60, 60)
 
     async def ask(instruction: str) -> PolicyStep:
-        return await policy.act(instruction, instruction, [], Observation(96, 64, frame=screen))
+        return await policy.act(instruction, instruction, [], Observation(96, 64, frame=SCREEN))
 
-    policy = LocalPolicy(tmp_path / "policy", temperature=0, max_new_tokens=8)
+    policy = LocalPolicy(folder, temperature=0, max_new_tokens=8)
     try:
-        for instruction, click in replies.items():
+        for instruction, click in REPLIES.items():
             assert ACTIONS.validate_python(asyncio.run(ask(instruction)).actions) == [click]
     finally:
         policy.close()
+
+
+class Cut(Exception):
+    """In the place of a kill."""
+
+
+def test_a_fit_that_was_cut_goes_on_bit_by_bit(tmp_path, monkeypatch):
+    """Cut before there is a checkpoint, and between two."""
+    monkeypatch.setattr(supervised, "_REPORT_S", -1.0)
+    config = WarmStartConfig(demonstrations=2, steps=5, batch=2, processes=1)
+    demonstrated(tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    whole = load_file(warm_start.fit(tmp_path / "whole", config, lambda _: None) / "model.safetensors")
+    told: list[int] = []
+
+    def stop(progress: warm_start.Progress) -> None:
+        told.append(progress.done)
+        if progress.done == 3:
+            torch.distributed.destroy_process_group()
+            raise Cut
+
+    for minutes in (1.0, 0.0):
+        monkeypatch.setattr(supervised, "_CHECKPOINT_MINUTES", minutes)
+        with pytest.raises(Cut):
+            warm_start.fit(tmp_path / "cut", config, stop)
+        assert not (tmp_path / "cut" / "policy").exists()
+    folder = warm_start.fit(tmp_path / "cut", config, lambda progress: told.append(progress.done))
+    assert told == [1, 2, 3, 1, 2, 3, 4, 5]
+    cut = load_file(folder / "model.safetensors")
+    assert whole.keys() == cut.keys() and all(torch.equal(whole[name], cut[name]) for name in whole)
+    assert warm_start.fit(tmp_path / "cut", config, stop) == folder  # finished: nothing is left to do

@@ -95,7 +95,7 @@ async def learn(
         ExperienceLibrary(run / "experiences.jsonl", config.experiences) as library,
         TrajectoryStore(run / "trajectories") as store,
     ):
-        experienced = Experienced(policy, library)
+        experienced = Experienced(policy, library.experiences)
         players = [
             LeasedPlayer(farm, experienced, taskset, store.put_frame, f"experience {n}")
             for n in range(config.devices)

@@ -20,7 +20,11 @@ class _Features(NamedTuple):
 
 
 class KeptFeatures:
-    """A `training.forward.Look` with a memory. Of use only while the vision tower's weights do not change."""
+    """A `training.forward.Look` with a memory. Of use only while the vision tower's weights do not change.
+
+    A new screenshot is looked at by itself: the last bits of what a tower makes of several depend on which
+    they are, and a run that goes on has other ones in its memory.
+    """
 
     def __init__(self, capacity: int = _KEPT_TOKENS) -> None:
         self._capacity = capacity
@@ -28,14 +32,10 @@ class KeptFeatures:
         self._tokens = 0
 
     def __call__(self, model: PreTrainedModel, pack: Pack) -> Any:
-        new = [i for i, frame in enumerate(pack.frames) if frame not in self._kept]
         found = {frame: self._kept[frame] for frame in pack.frames if frame in self._kept}
-        if new:
-            part = pack._replace(
-                frames=[pack.frames[i] for i in new], pictures=[pack.pictures[i] for i in new]
-            )
-            with torch.no_grad():
-                found |= zip(part.frames, _each(look(model, part)), strict=True)
+        for frame, picture in zip(pack.frames, pack.pictures, strict=True):
+            if frame not in found:
+                found[frame] = _features(model, pack._replace(frames=[frame], pictures=[picture]))
         for frame in pack.frames:
             self._keep(frame, found[frame])
         ordered = [found[frame] for frame in pack.frames]
@@ -56,10 +56,9 @@ class KeptFeatures:
             self._tokens -= len(oldest.pooled)
 
 
-def _each(output: Any) -> list[_Features]:
-    """The tower's output, picture by picture."""
+@torch.no_grad()
+def _features(model: PreTrainedModel, pack: Pack) -> _Features:
+    """Of the one screenshot of `pack`."""
+    output = look(model, pack)
     layers = getattr(output, "deepstack_features", None) or []
-    return [
-        _Features(pooled, [layer[index] for layer in layers])
-        for index, pooled in enumerate(output.pooler_output)
-    ]
+    return _Features(output.pooler_output[0], [layer[0] for layer in layers])

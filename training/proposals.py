@@ -6,19 +6,17 @@ or never solves, or that the judge cannot judge, teaches nothing (DAPO's dynamic
 the replay drops its group, and here it is counted.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import xxhash
 
 from guiagent.errors import FaultError, InfrastructureError
 from guiagent.protocols import Device, Task
 from guiagent.types import ObserveSpec, Trajectory
-from rewards.proposals import Outcome, Proposal, Refusal, trial_outcome
+from rewards.proposals import Outcome, Proposal, Refusal, digest_of, trial_outcome
 
 _SPEC = ObserveSpec(frame="png")
 _DUPLICATE_WITHIN = 256  # proposals; what came earlier may come again, for another policy by then
@@ -183,12 +181,6 @@ def read(run: Path) -> list[Entry]:
 def _whole(text: bytes) -> bytes:
     """A kill may have cut the last line short."""
     return text[: text.rfind(b"\n") + 1]
-
-
-def digest_of(instruction: str, screen: str) -> str:
-    """Equal for equal words, in any case and spacing, on an equal screen."""
-    words = " ".join(instruction.casefold().split())
-    return xxhash.xxh3_128_hexdigest(json.dumps([words, screen]).encode())
 
 
 def _id(task: str, seed: int, proposal: Proposal | None) -> str:

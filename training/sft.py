@@ -6,154 +6,246 @@ is prompted as a rollout under that history would be: HiconAgent's dynamic conte
 
 Deviations: the paper draws lengths in the rollouts of RL, with a bias that changes in the course of training;
 here they are drawn for demonstrations, each of the lengths listed as often. Its other half is left out, the
-anchor-guided compression: a second branch without the older screenshots, held to the first by an alignment
-loss.
+anchor-guided compression: there a second branch loses the older screenshots behind an early layer, inside
+the model, and an alignment loss holds it to the first in the updates of RL.
+
+A run is a folder. Killed and started again it goes on bit by bit where its newest checkpoint was: what a step
+learns is a function of the step, and of the trajectories that the store had when the run began.
 """
 
-import math
-import random
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count, islice
+from contextlib import ExitStack
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from msgspec.structs import replace
 
-from guiagent.errors import DivergedError, UsageError
+from guiagent import config as configuration
+from guiagent.errors import UsageError
 from guiagent.trajectories import TrajectoryStore
-from guiagent.types import PolicyStep, Step, Trajectory
-from training import optimizers
+from training import checkpoint, optimizers
 from training.config import HistoryConfig, SftConfig, checkpoint_folder
-from training.contexts import Context, contexts
+from training.contexts import Context
+from training.demonstrations import Draw, demonstration, drawn, split
 from training.encode import Encoder
-from training.history import addition
-from training.network import Network
-from training.packing import bins, stored_tokens, tree
-from training.parallel import clip_gradients
-from training.ranks import Alone
-
-_WARM_UP_SHARE = 0.1
+from training.fitting import Fit, claimed
+from training.metrics import Metrics, accelerator_figures
+from training.network import Network, Shard
+from training.packing import Pack, bins, stored_tokens, tree
+from training.parallel import Distributed, shard, shares
+from training.ranks import Alone, Ranks
 
 
 class Progress(NamedTuple):
+    """After an optimiser step; losses are in nats a token."""
+
     step: int
     steps: int
-    loss: float  # of this step: nats a token
+    loss: float  # of this step
+    held_out_loss: float | None  # when it was read last; None where nothing is held out
+    tokens_per_second: float  # of packed tokens, over all processes
 
 
-def fine_tune(config: SftConfig, output: Path, on_progress: Callable[[Progress], None]) -> None:
-    """Write the fine-tuned checkpoint to `output`. One process; a run that was cut begins anew.
+class Fitted(NamedTuple):
+    """A finished run."""
 
-    The loss is the cross-entropy of the replies, a mean over the tokens of an optimiser step; the learning
-    rate goes up and down once. A reply that holds no valid action is shown and not learned.
+    policy: Path  # the final checkpoint's Hugging Face folder
+    refused: tuple[str, ...]  # damaged checkpoints that were passed over on the way
+
+
+def fine_tune(
+    config: SftConfig,
+    run: Path,
+    on_progress: Callable[[Progress], None],
+    ranks: Distributed | None = None,
+) -> Fitted | None:
+    """Fine-tune in the folder `run` until `config.steps`; goes on where it was cut.
+
+    The loss is the cross-entropy of the replies, a mean over the tokens of an optimiser step. A reply that
+    holds no valid action is shown and not learned. With `ranks` all processes do the same and share each
+    step; the first one writes and reports, and it alone returns what came of it.
 
     Raises:
         UsageError: there is no store, or nothing in it to learn from.
-        InfrastructureError: there is no checkpoint, or something is damaged.
-        DivergedError: the loss is no number.
+        InfrastructureError: there is no checkpoint, something is damaged, or the disk is full.
+        DivergedError: five losses in a row were no numbers. The last checkpoint is from before.
     """
-    start = checkpoint_folder(config.policy)
-    encoder = Encoder(start, config.dialect, config.max_pixels)
-    with TrajectoryStore(config.store, readonly=True) as store:
-        teaching = [i for i, trajectory in enumerate(store) if _teaches(trajectory, config.successes_only)]
-        if not teaching:
-            kind = "successful episode" if config.successes_only else "episode"
-            raise UsageError(f"there is no {kind} with replies in {config.store} to learn from")
-        tutor = _Tutor(config, start, encoder, store.frame)
-        rng = random.Random(config.seed)
-        for step, places in enumerate(islice(_batches(teaching, config.batch, rng), config.steps), start=1):
-            examples = []
-            for place in places:
-                history = HistoryConfig(kind=config.history, images=rng.choice(config.images))
-                examples.append(demonstration(next(store.read(place)), history, encoder, store.frame))
-            on_progress(Progress(step, config.steps, tutor.learn(examples)))
-        tutor.network.save(output)
+    with ExitStack() as held:
+        return _Session(config, run, held, on_progress, ranks).run()
 
 
-def demonstration(
-    trajectory: Trajectory, history: HistoryConfig, encoder: Encoder, frame: Callable[[str], bytes]
-) -> list[Context]:
-    """The contexts in which a policy would have said what was said, had its history been `history`.
-
-    The texts are encoded with its own tokenizer, whoever said them; every reply ends. `frame` gives a stored
-    screenshot's bytes by its hash.
-    """
-    outputs: list[PolicyStep] = []
-    frames: list[bytes] = []
-    for step in trajectory.steps:
-        frames.append(frame(step.frame))
-        added = addition(encoder, history, trajectory.instruction, outputs, frames)
-        ids = encoder.completion(step.policy.text)
-        output = PolicyStep(step.policy.text, completion_ids=ids, logprobs=[0.0] * len(ids))
-        outputs.append(replace(output, **added._asdict()))
-    steps = [replace(step, policy=out) for step, out in zip(trajectory.steps, outputs, strict=True)]
-    learned = [_is_reply(step) for step in trajectory.steps]
-    return [
-        context._replace(
-            sampled=[own and learned[turn] for own, turn in zip(context.sampled, context.turns, strict=True)]
-        )
-        for context in contexts(replace(trajectory, steps=steps))
-    ]
-
-
-class _Tutor:
-    """A network and its optimiser."""
+class _Session:
+    """One process's share of a run, from its newest checkpoint on."""
 
     def __init__(
-        self, config: SftConfig, start: Path, encoder: Encoder, frame: Callable[[str], bytes]
+        self,
+        config: SftConfig,
+        run: Path,
+        held: ExitStack,
+        on_progress: Callable[[Progress], None],
+        ranks: Distributed | None,
     ) -> None:
+        began_with = checkpoint_folder(config.policy)
+        self._config, self._on_progress = config, on_progress
+        self._ranks: Ranks = ranks or Alone()
+        self._store = held.enter_context(TrajectoryStore(config.store, readonly=True))
+        if self._ranks.rank == 0:
+            held.enter_context(claimed(run / "checkpoints"))
+        # Of a store that grows, all processes and all sessions take the same trajectories. None is past this
+        # before the first has the folder to itself, so that all of them go on from one checkpoint.
+        here = -int(self._ranks.largest([-len(self._store)])[0])
+        loaded = checkpoint.load(run / "checkpoints")
+        self._known: int = loaded.state["trajectories"] if loaded else here
+        if self._known > here:
+            raise UsageError(
+                f"{config.store} has {here} trajectories, and the run in {run} began with {self._known}: "
+                "give it the same store, or begin another run in a folder of its own"
+            )
+        known = islice(self._store, self._known)
+        self._taught, self._held_out = split(known, config.successes_only, config.held_out)
+        if not self._taught:
+            kind = "successful episode" if config.successes_only else "episode"
+            raise UsageError(f"there is no {kind} with replies in {config.store} to learn from")
+        self._encoder = Encoder(began_with, config.dialect, config.max_pixels)
         update = config.update
-        self.network = Network(
-            start,
-            encoder,
+        self._network = Network(
+            loaded.model if loaded else began_with,
+            self._encoder,
             update,
-            Alone(),
-            start=start,
+            self._ranks,
+            start=began_with,
             reference=False,
             temperature=1.0,
-            device=torch.device("cuda" if torch.cuda.is_available() else "cpu"),
-            shard=None,
+            device=ranks.device if ranks else torch.device("cuda" if torch.cuda.is_available() else "cpu"),
+            shard=_sharded(ranks, update.precision) if ranks else None,
         )
-        self._parameters = [one for one in self.network.model.parameters() if one.requires_grad]
+        self._parameters = [one for one in self._network.model.parameters() if one.requires_grad]
         self._optimizer = optimizers.make(
             update.optimizer, self._parameters, update.learning_rate, update.weight_decay
         )
-        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self._optimizer, update.learning_rate, total_steps=config.steps, pct_start=_WARM_UP_SHARE
+        self._fit = Fit(
+            run / "checkpoints",
+            self._optimizer,
+            self._network.save,
+            steps=config.steps,
+            peak=update.learning_rate,
+            max_grad_norm=update.max_grad_norm,
+            checkpoint_minutes=config.checkpoint_minutes,
+            loaded=loaded,
+            rank=self._ranks.rank,
         )
-        self._update, self._image_token, self._frame = update, encoder.image_token, frame
+        self._loaded = loaded
+        self._read: float | None = loaded.state["held_out_loss"] if loaded else None
+        self._metrics: Metrics | None = None
+        if self._ranks.rank == 0:
+            configuration.save(config, run / "config.toml")
+            self._metrics = Metrics(run, after_step=loaded.step if loaded else -1)
+            held.callback(self._metrics.close)
 
-    def learn(self, examples: Sequence[list[Context]]) -> float:
-        """One optimiser step; returns its loss before it."""
-        trees = [tree(example, self._image_token) for example in examples]
-        tokens = sum(sum(branch.context.sampled) for branches in trees for branch in branches)
-        loss = 0.0
+    def run(self) -> Fitted | None:
+        fit, saved = self._fit, self._loaded.path if self._loaded else None
+        if self._loaded is None and self._held_out:
+            self._read = self._measure()
+            self._log({"step": 0, "held_out_loss": self._read})
+        while fit.step < fit.steps:
+            if self._learn() or fit.step == fit.steps:
+                saved = fit.save({"trajectories": self._known, "held_out_loss": self._read})
+        if self._ranks.rank or saved is None:
+            return None
+        return Fitted(saved / "model", self._loaded.refused if self._loaded else ())
+
+    def _learn(self) -> bool:
+        """One optimiser step, written down; whether a checkpoint is due, on which all processes agree."""
+        began = time.perf_counter()
+        config, ranks, fit = self._config, self._ranks, self._fit
+        draws = drawn(self._taught, config.images, config.batch, fit.step, config.seed)
+        examples, mine = self._share(draws)
+        tokens = ranks.sum([_learned(examples) if mine else 0])[0]
+        loss = packed = flops = 0.0
         self._optimizer.zero_grad()
-        for group in bins([stored_tokens(branches) for branches in trees], self._update.batch_tokens):
-            pack = self.network.pack([trees[i] for i in group], self._frame)
-            part = -self.network.score(pack).logprobs.sum() / tokens
-            part.backward()
-            loss += float(part.detach())
-        if not math.isfinite(loss):
-            raise DivergedError(f"the loss is {loss}; lower update.learning_rate")
-        clip_gradients(self._parameters, self._update.max_grad_norm)
-        self._optimizer.step()
-        self._schedule.step()
-        return loss
+        for pack, live in self._passes(examples, mine):
+            part = -self._network.score(pack).logprobs.sum() / tokens
+            (part * live).backward()
+            if live:
+                loss += float(part.detach())
+                packed += len(pack.ids)
+                flops += self._network.flops(pack)
+        loss, packed, flops, due = ranks.sum([loss, packed, flops, fit.due])
+        taken = fit.update(self._parameters, loss)
+        seconds = time.perf_counter() - began
+        if self._held_out and (fit.step % config.validate_every == 0 or fit.step == fit.steps):
+            self._read = self._measure()
+        self._log(
+            {
+                "step": fit.step,
+                "steps": fit.steps,
+                "seconds": fit.seconds,
+                "epoch": fit.step * config.batch / len(self._taught),
+                "loss": loss,
+                "held_out_loss": self._read,
+                "learning_rate": taken.learning_rate,
+                "grad_norm": taken.norm,
+                "skipped_updates": float(not taken.finite),
+                "history_lengths": dict(sorted(Counter(str(draw.images) for draw in draws).items())),
+                "trained_tokens": tokens,
+                "packed_tokens": packed,
+                "packed_tokens_per_second": packed / seconds,
+                "model_flops": flops,
+                "learner_seconds": seconds,
+            }
+            | accelerator_figures()
+        )
+        if ranks.rank == 0:
+            self._on_progress(Progress(fit.step, fit.steps, loss, self._read, packed / seconds))
+        return due > 0
+
+    @torch.no_grad()
+    def _measure(self) -> float:
+        """The held-out loss: of each trajectory under one length of history, always the same."""
+        lengths, loss, tokens = self._config.images, 0.0, 0.0
+        draws = [Draw(place, lengths[i % len(lengths)]) for i, place in enumerate(self._held_out)]
+        for start in range(0, len(draws), self._config.batch):
+            examples, mine = self._share(draws[start : start + self._config.batch])
+            tokens += _learned(examples) if mine else 0
+            for pack, live in self._passes(examples, mine):
+                loss -= live * float(self._network.score(pack).logprobs.sum())
+        loss, tokens = self._ranks.sum([loss, tokens])
+        return loss / tokens
+
+    def _share(self, draws: Sequence[Draw]) -> tuple[list[list[Context]], bool]:
+        """This process's examples, or the first one of all and False where there are fewer than processes."""
+        found = [next(self._store.read(draw.ordinal)) for draw in draws]
+        mine = shares([float(len(one.steps)) for one in found], self._ranks.world)[self._ranks.rank]
+        examples = []
+        for i in mine or [0]:
+            history = HistoryConfig(kind=self._config.history, images=draws[i].images)
+            examples.append(demonstration(found[i], history, self._encoder, self._store.frame))
+        return examples, bool(mine)
+
+    def _passes(self, examples: Sequence[list[Context]], mine: bool) -> Iterator[tuple[Pack, bool]]:
+        """The examples in packs. All processes have equally many: who has fewer computes one in vain, marked
+        False, for the passes of a sharded model are collective."""
+        trees = [tree(example, self._encoder.image_token) for example in examples]
+        groups = bins([stored_tokens(branches) for branches in trees], self._config.update.batch_tokens)
+        most = int(self._ranks.largest([float(len(groups))])[0])
+        for number in range(most):
+            live = mine and number < len(groups)
+            group = groups[number if live else 0]
+            yield self._network.pack([trees[i] for i in group], self._store.frame), live
+
+    def _log(self, figures: dict[str, Any]) -> None:
+        if self._metrics is not None:
+            self._metrics.update(figures)
 
 
-def _batches(places: Sequence[int], size: int, rng: random.Random) -> Iterator[list[int]]:
-    """For ever, each place once before any comes again, in an order drawn anew each time."""
-    drawn = (place for _ in count() for place in rng.sample(places, len(places)))
-    while True:
-        yield list(islice(drawn, size))
+def _learned(examples: Sequence[list[Context]]) -> int:
+    """Tokens that have a loss."""
+    return sum(sum(context.sampled) for example in examples for context in example)
 
 
-def _teaches(trajectory: Trajectory, successes_only: bool) -> bool:
-    wanted = trajectory.success if successes_only else trajectory.valid
-    return wanted and any(_is_reply(step) for step in trajectory.steps)
-
-
-def _is_reply(step: Step) -> bool:
-    return step.policy.text != "" and step.policy.error is None
+def _sharded(ranks: Distributed, precision: str) -> Shard:
+    return partial(shard, ranks=ranks, precision=getattr(torch, precision))

@@ -7,8 +7,10 @@ from rich.console import Console
 from eval.suites import find_suite
 from guiagent import config as configuration
 from guiagent.cli.experiment import Experiment
+from guiagent.cli.launching import train_here
 from guiagent.cli.recipes import recipe_path
 from training.config import TrainConfig
+from training.mirror import RunFolder
 
 _RECIPE, _SUITE = "arpo-demo", "miniwob-demo"
 
@@ -18,4 +20,5 @@ def demo(run: Path, minutes: float | None, episodes: int, port: int, overrides: 
         overrides = [*overrides, f"minutes={minutes}"]
     config = configuration.load(TrainConfig, recipe_path(_RECIPE), overrides)
     title = "Online RL of a small policy on MiniWoB++"
-    Experiment(title, config, run, find_suite(_SUITE), episodes, port).conduct(Console())
+    way = train_here(config, RunFolder(run, dict))
+    Experiment(title, config, run, find_suite(_SUITE), episodes, way, port).conduct(Console())

@@ -56,10 +56,17 @@ async def measure(
         )
 
 
-def label_of(name: str) -> str:
-    """A baseline's name, or one that changes with a checkpoint's weights, so that results are never mixed."""
-    if name in BASELINES or "://" in name:
-        return name.replace("/", "_")
+def label_of(name: str, sampling: Sampling) -> str:
+    """A baseline's name, or one that changes with a checkpoint's weights and with the experiences that it is
+    told, so that results are never mixed."""
+    if name in BASELINES:
+        return name
+    model = name.replace("/", "_") if "://" in name else _digest_of(name)
+    told = sampling.experiences
+    return model if told is None else f"{model}-told-{told.digest[:8]}"
+
+
+def _digest_of(name: str) -> str:
     digest = xxhash.xxh3_64()
     for weights in sorted(
         checkpoint_folder(name).glob("*.safetensors")
@@ -84,7 +91,7 @@ def evaluate(
             names = (policy, *(name for name in beside if name != policy))
             with StageLine(console, "1/1", "eval") as line:
                 for name in names:
-                    label = label_of(name)
+                    label = label_of(name, sampling)
                     results.append(
                         await measure(
                             suite, farm.client, name, label, run / label, episodes, devices, sampling, line
@@ -110,6 +117,7 @@ def evaluate(
                 "temperature": sampling.temperature,
                 "dialect": sampling.dialect,
                 "history": sampling.history.model_dump(),
+                "experiences": list(sampling.experiences.entries.values()) if sampling.experiences else [],
             },
         )
         comparison = Comparison(after=first, baselines=tuple(baselines))

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from guiagent.dialects import find_dialect
 from guiagent.policies import ChatPolicy, NullPolicy, OraclePolicy, RandomPolicy
 from guiagent.protocols import Policy
 from training.config import HistoryConfig, TrainConfig, checkpoint_folder
+from training.experience import Experienced, Experiences, read
 
 BASELINES = {"null": NullPolicy, "random": RandomPolicy, "oracle": OraclePolicy}
 _FULL_HISTORY = HistoryConfig()
@@ -23,6 +25,7 @@ class Sampling:
     history: HistoryConfig = _FULL_HISTORY
     max_new_tokens: int = 512  # room for a large model's thoughts; a small one ends its replies itself
     max_pixels: int | None = None
+    experiences: Experiences | None = None  # what its prompts tell it of earlier attempts
 
     @classmethod
     def of_training(cls, config: TrainConfig) -> Self:
@@ -42,12 +45,23 @@ def shown(images: int | None) -> HistoryConfig:
     return _FULL_HISTORY if images is None else HistoryConfig(kind="sliding", images=images)
 
 
+def told(library: Path | None) -> Experiences | None:
+    """The experiences in a library's file. Raises as `training.experience.read`."""
+    return None if library is None else read(library)
+
+
 @contextmanager
 def open_policy(name: str, sampling: Sampling) -> Iterator[Policy]:
     """A baseline, http(s)://HOST/v1#MODEL for a server, or a checkpoint as `checkpoint_folder` finds it."""
     if name in BASELINES:
         yield BASELINES[name]()
         return
+    with _open_model(name, sampling) as policy:
+        yield policy if sampling.experiences is None else Experienced(policy, sampling.experiences)
+
+
+@contextmanager
+def _open_model(name: str, sampling: Sampling) -> Iterator[Policy]:
     if name.startswith(("http://", "https://")):
         url, _, model = name.partition("#")
         history = sampling.history

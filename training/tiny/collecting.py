@@ -1,6 +1,7 @@
 """Scripted episodes by the thousand, committed under ids of their own: collecting goes on where it was."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,17 +13,16 @@ from guiagent.together import together
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 
-_CHUNK = 500  # episodes, sorted by page: loading a page costs more than setting one up again
+_CHUNK = 500  # episodes at most, sorted by page: loading a page costs more than setting one up again
 
 KeepFrame = Callable[[bytes], str]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Of a recipe that collects episodes and then fits a model to them."""
+    """Of a recipe that collects episodes and then fits a model to them: of either part."""
 
-    stage: str  # "demonstrate", "collect" or "fit"
-    done: int
+    done: int  # episodes or optimiser steps
     total: int
     loss: float = float("nan")
 
@@ -65,24 +65,23 @@ async def _once(
     on_commit: Callable[[int], None],
 ) -> Fault | None:
     """Try each once; returns one of the faults that cost an episode."""
-    chunks = iter([missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)])
+    size = min(_CHUNK, math.ceil(len(missing) / devices))
+    chunks = iter([missing[start : start + size] for start in range(0, len(missing), size)])
     fault: Fault | None = None
 
     async def slot(number: int) -> None:
         nonlocal fault
         for chunk in chunks:
-            finished: list[Trajectory] = []
             async with farm.lease("browser", grants=("exec",), label=f"episodes {number}") as device:
                 for job in sorted(chunk, key=lambda job: job.page):
                     trajectory = await job.play(device, store.put_frame)
                     if trajectory.fault is None:
-                        finished.append(trajectory)
+                        await asyncio.to_thread(store.commit, [trajectory])
+                        on_commit(len(store))
                     else:
                         fault = trajectory.fault
                         if fault.origin in ("device", "farm"):
                             break  # the rest of the chunk is for another device
-            await asyncio.to_thread(store.commit, finished)
-            on_commit(len(store))
 
     await together(*(slot(number) for number in range(devices)))
     return fault

@@ -8,7 +8,6 @@ it: where a vote passes and fails is measured there.
 
 import math
 import random
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -36,6 +35,8 @@ from training.tiny import collecting, forgeries, labelled, model, supervised
 from training.tiny.collecting import Job, KeepFrame, OnProgress, Progress
 from training.tiny.judge import Thresholds
 from training.tiny.reading import read, show, verdicts
+
+EPISODES = "episodes"  # their store in a run's folder
 
 SEEDS = range(1_000_000)  # reinforcement learning and evaluation take theirs from above
 _MAX_NEW_TOKENS = 16
@@ -78,30 +79,31 @@ async def collect(
             store,
             jobs,
             config.devices,
-            lambda done: on_progress(Progress("collect", done, config.labelled)),
+            lambda done: on_progress(Progress(done, config.labelled)),
         )
     finally:
         policy.close()
 
 
-def fit(episodes: Path, output: Path, config: JudgeFitConfig, on_progress: OnProgress) -> None:
-    """Make a judge of the episodes in the store at `episodes`; checkpoint and thresholds go to `output`.
+def fit(run: Path, config: JudgeFitConfig, on_progress: OnProgress) -> Path:
+    """Make a judge of the episodes in `run`; the folder of its checkpoint and thresholds.
 
-    Raises InfrastructureError where there are too few episodes of either outcome.
+    Raises InfrastructureError where there are too few episodes of either outcome, and as `supervised.fit`.
     """
-    shutil.rmtree(output, ignore_errors=True)
-    shutil.copytree(SMALL_POLICY, output)
-    supervised.fit(
+    episodes, output = run / EPISODES, run / "judge"
+    fitted = supervised.fit(
         partial(losses, episodes),
-        output,
+        SMALL_POLICY,
+        run / "checkpoints",
         config,
-        lambda step, loss: on_progress(Progress("fit", step, config.steps, loss)),
+        lambda step, loss: on_progress(Progress(step, config.steps, loss)),
     )
-    halve(output)
-    with TrajectoryStore(episodes, readonly=True) as store:
+    with supervised.made_of(fitted, output) as made, TrajectoryStore(episodes, readonly=True) as store:
+        halve(made)
         held_out = [t for i, t in enumerate(store) if t.valid and i % _HELD_OUT == 0]
-        found = thresholds(*measure(output, held_out, store.frame))
-    (output / "judge.json").write_bytes(msgspec.json.encode(found))
+        found = thresholds(*measure(made, held_out, store.frame))
+        (made / "judge.json").write_bytes(msgspec.json.encode(found))
+    return output
 
 
 def halve(checkpoint: Path) -> None:
@@ -135,14 +137,17 @@ def thresholds(probabilities: Sequence[float], successes: Sequence[bool]) -> Thr
 
 
 def losses(
-    episodes: Path, network: PreTrainedModel, encoder: Encoder, size: int, seed: int
+    episodes: Path,
+    network: PreTrainedModel,
+    encoder: Encoder,
+    size: int,
+    generators: Iterator[random.Random],
 ) -> Iterator[torch.Tensor]:
     """See this file's head."""
-    rng = random.Random(seed)
     with TrajectoryStore(episodes, readonly=True) as store:
-        draws = _Draws([t for i, t in enumerate(store) if t.valid and i % _HELD_OUT], store.frame, rng)
-        while True:
-            samples = [draws.draw() for _ in range(size)]
+        draws = _Draws([t for i, t in enumerate(store) if t.valid and i % _HELD_OUT], store.frame)
+        for rng in generators:
+            samples = [draws.draw(rng) for _ in range(size)]
             by = [
                 (rng.randint(-_SHIFT_PX, _SHIFT_PX), rng.randint(-_SHIFT_PX, _SHIFT_PX))
                 if rng.random() < _SHIFTED
@@ -164,10 +169,8 @@ def losses(
 class _Draws:
     """Cases with their outcome: right and wrong, by policy and hand, each equally often; some are forged."""
 
-    def __init__(
-        self, trajectories: Sequence[Trajectory], frame: Callable[[str], bytes], rng: random.Random
-    ) -> None:
-        self._frame, self._rng = frame, rng
+    def __init__(self, trajectories: Sequence[Trajectory], frame: Callable[[str], bytes]) -> None:
+        self._frame = frame
         self._found: defaultdict[tuple[str, bool], defaultdict[str, list[Trajectory]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -178,28 +181,28 @@ class _Draws:
             raise InfrastructureError("no episode to learn from succeeded: collect more of them")
         self._weights = [_weight(task) for task in self._tasks]
 
-    def draw(self) -> tuple[Case, bool]:
-        task, met = self._rng.choices(self._tasks, self._weights)[0], self._rng.random() < 0.5
-        trajectory = self._one(task, met)
-        return self._forged(task, case_of(trajectory, self._frame), trajectory.success)
+    def draw(self, rng: random.Random) -> tuple[Case, bool]:
+        task, met = rng.choices(self._tasks, self._weights)[0], rng.random() < 0.5
+        trajectory = self._one(task, met, rng)
+        return self._forged(task, case_of(trajectory, self._frame), trajectory.success, rng)
 
-    def _one(self, task: str, met: bool) -> Trajectory:
+    def _one(self, task: str, met: bool, rng: random.Random) -> Trajectory:
         by_player = self._found[task, met] or self._found[task, not met]
-        return self._rng.choice(by_player[self._rng.choice(sorted(by_player))])
+        return rng.choice(by_player[rng.choice(sorted(by_player))])
 
-    def _forged(self, task: str, case: Case, met: bool) -> tuple[Case, bool]:
-        draw = self._rng.random()
+    def _forged(self, task: str, case: Case, met: bool, rng: random.Random) -> tuple[Case, bool]:
+        draw = rng.random()
         if draw < _IDLE:
             return forgeries.idle(case), False
         draw -= _IDLE
         if draw < _IDLE_PICTURED + _PICTURED:
-            goal = self._frame(self._one(task, True).final_frame)
+            goal = self._frame(self._one(task, True, rng).final_frame)
             if draw < _IDLE_PICTURED:
                 return forgeries.pictured(forgeries.idle(case), goal), False
             return forgeries.pictured(case, goal), met
         draw -= _IDLE_PICTURED + _PICTURED
         if draw < _CLAIMED:
-            return forgeries.claimed(case, self._rng.sample(forgeries.CLAIMS, 2), self._rng), met
+            return forgeries.claimed(case, rng.sample(forgeries.CLAIMS, 2), rng), met
         return case, met
 
 

@@ -1,31 +1,40 @@
-"""Supervised training of a small model in a few processes of one thread each, gradients averaged."""
+"""Supervised training of a small model in a few processes of one thread each, gradients averaged.
 
-import itertools
+Killed at any instant it goes on bit by bit from its newest checkpoint.
+"""
+
+import random
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.distributed
+from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 from transformers import PreTrainedModel
 
+from training import checkpoint as checkpoints
 from training.encode import Encoder
-from training.pretrained import open_model
+from training.fitting import Fit, claimed
+from training.parallel import collective
+from training.pretrained import open_model, preparation_files
 
 _MAX_GRAD_NORM = 1.0
-_WARM_UP_SHARE = 0.1
+_CHECKPOINT_MINUTES = 1.0
 _REPORT_S = 5.0
 
-# Batch after batch, the loss with its gradient, for ever. Its last arguments are how many samples of a batch
-# are this process's, and its seed.
-Losses = Callable[[PreTrainedModel, Encoder, int, int], Iterator[torch.Tensor]]
+# The loss with its gradient, batch after batch: one for each of the generators, which all that is random in
+# it is drawn from. The number says how many of a batch's samples are this process's.
+Losses = Callable[[PreTrainedModel, Encoder, int, Iterator[random.Random]], Iterator[Tensor]]
 OnStep = Callable[[int, float], None]  # steps done, mean loss since the last report
 
 
-class Fit(Protocol):
+class Fitting(Protocol):
     """What a fit is told: the part of a recipe's config that concerns it."""
 
     @property
@@ -40,64 +49,112 @@ class Fit(Protocol):
     def seed(self) -> int: ...
 
 
-def fit(losses: Losses, checkpoint: Path, config: Fit, on_step: OnStep) -> None:
-    """Go on from the weights at `checkpoint` and write the new ones in their place.
+class _Work(NamedTuple):
+    """What every process is given."""
+
+    losses: Losses
+    start: Path
+    begin: Path | None  # the checkpoint to go on from
+    folder: Path  # of checkpoints
+    config: Fitting
+    rendezvous: str
+
+
+def fit(losses: Losses, start: Path, folder: Path, config: Fitting, on_step: OnStep) -> Path:
+    """Fit from the newest checkpoint in `folder`, or else from the model at `start`; the fitted model's
+    folder.
 
     AdamW with a one-cycle learning rate. This process is the first of `config.processes`; `losses` is sent to
     the others, so it has to be a function of a module, or a `functools.partial` of one.
+
+    Raises:
+        InfrastructureError: a process was lost, another run fits there, a checkpoint is damaged, or the disk
+            is full.
+        DivergedError: the losses are no numbers.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        rendezvous = f"file://{folder}/rendezvous"
-        others = spawn(
-            _fit_beside,
-            (losses, checkpoint, config, rendezvous),
-            config.processes - 1,
-            join=False,
-            daemon=True,
-        )
-        _fit(0, losses, checkpoint, config, rendezvous, on_step)
+    with claimed(folder), tempfile.TemporaryDirectory() as meeting:
+        loaded = checkpoints.load(folder)
+        if loaded is not None and loaded.step >= config.steps:
+            return loaded.model
+        begin = loaded.path if loaded else None
+        work = _Work(losses, start, begin, folder, config, f"file://{meeting}/rendezvous")
+        others = spawn(_fit_beside, (work,), config.processes - 1, join=False, daemon=True)
+        saved = _fit(0, work, on_step)
         while not others.join():
             pass
+        return saved / "model"
 
 
-def _fit_beside(index: int, losses: Losses, checkpoint: Path, config: Fit, rendezvous: str) -> None:
-    _fit(index + 1, losses, checkpoint, config, rendezvous, lambda *_: None)
+@contextmanager
+def made_of(model: Path, output: Path) -> Iterator[Path]:
+    """A copy of a model's folder to be worked on, which takes the place of `output` when it is complete."""
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=".tmp-") as temporary:
+        made = Path(shutil.copytree(model, Path(temporary) / output.name))
+        yield made
+        shutil.rmtree(output, ignore_errors=True)
+        made.rename(output)
 
 
-def _fit(rank: int, losses: Losses, checkpoint: Path, config: Fit, rendezvous: str, on_step: OnStep) -> None:
-    """One data-parallel process: gradients are averaged over all of them after each backward pass."""
+def _fit_beside(index: int, work: _Work) -> None:
+    _fit(index + 1, work, lambda *_: None)
+
+
+def _fit(rank: int, work: _Work, on_step: OnStep) -> Path:
+    """One data-parallel process: gradients are averaged over all of them after each backward pass. Returns
+    the last checkpoint's folder, on the first one."""
     torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo", init_method=rendezvous, rank=rank, world_size=config.processes
-    )
-    encoder, network = Encoder(checkpoint), open_model(checkpoint).float().train()
+    config = work.config
+    with collective("joining the others"):
+        torch.distributed.init_process_group(
+            "gloo", init_method=work.rendezvous, rank=rank, world_size=config.processes
+        )
+    loaded = checkpoints.reopen(work.begin) if work.begin else None
+    encoder, network = Encoder(work.start), open_model(loaded.model if loaded else work.start).float().train()
+    preparation = preparation_files(work.start)
     parameters = list(network.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, config.learning_rate, total_steps=config.steps, pct_start=_WARM_UP_SHARE
+
+    def save_model(folder: Path) -> None:
+        network.save_pretrained(folder)
+        for name, data in preparation.items():
+            (folder / name).write_bytes(data)
+
+    fit = Fit(
+        work.folder,
+        optimizer,
+        save_model,
+        steps=config.steps,
+        peak=config.learning_rate,
+        max_grad_norm=_MAX_GRAD_NORM,
+        checkpoint_minutes=_CHECKPOINT_MINUTES,
+        loaded=loaded,
+        rank=rank,
     )
-    reported, recent = time.monotonic(), []
-    batches = losses(network, encoder, config.batch // config.processes, config.seed + rank)
-    for step, loss in enumerate(itertools.islice(batches, config.steps), start=1):
+    reported, recent, saved = time.monotonic(), [], Path()
+    generators = (random.Random(f"{config.seed}/{rank}/{step}") for step in range(fit.step, fit.steps))
+    for loss in work.losses(network, encoder, config.batch // config.processes, generators):
         optimizer.zero_grad()
         loss.backward()
-        _average_gradients(parameters, config.processes)
-        torch.nn.utils.clip_grad_norm_(parameters, _MAX_GRAD_NORM)
-        optimizer.step()
-        schedule.step()
-        recent.append(float(loss.detach()))
-        if rank == 0 and (time.monotonic() - reported > _REPORT_S or step == config.steps):
-            on_step(step, sum(recent) / len(recent))
+        with collective("fitting"):
+            recent.append(_averaged(loss.detach(), parameters, config.processes))
+        fit.update(parameters, recent[-1])
+        if rank:
+            continue
+        if fit.due or fit.step == fit.steps:
+            saved = fit.save({}) or saved
+        if time.monotonic() - reported > _REPORT_S or fit.step == fit.steps:
+            on_step(fit.step, sum(recent) / len(recent))
             reported, recent = time.monotonic(), []
-    if rank == 0:
-        network.save_pretrained(checkpoint)
     torch.distributed.destroy_process_group()
+    return saved
 
 
-def _average_gradients(parameters: Sequence[torch.nn.Parameter], processes: int) -> None:
+def _averaged(loss: Tensor, parameters: Sequence[Tensor], processes: int) -> float:
+    """The mean loss of all processes; every gradient becomes the mean of theirs."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    flat = torch.cat([loss.reshape(1), *(gradient.reshape(-1) for gradient in gradients)])
     torch.distributed.all_reduce(flat)
     flat /= processes
-    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+    for gradient, part in zip(gradients, flat[1:].split([g.numel() for g in gradients]), strict=True):
         gradient.copy_(part.view_as(gradient))
+    return float(flat[0])

@@ -1,13 +1,14 @@
 """`guiagent train --recipe tiny-sft`: demonstrations from real pages, then supervised training on them.
 
-Demonstrations are committed to a store under their index, so that collecting goes on where it was; fitting
-starts anew.
+Demonstrations are committed to a store under their index: collecting goes on where it was, and so does
+fitting.
 """
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from transformers import PreTrainedModel
@@ -26,6 +27,8 @@ from training.forward import score
 from training.packing import Branch, pack
 from training.tiny import collecting, demos, model, supervised
 from training.tiny.collecting import Job, KeepFrame, OnProgress, Progress
+
+EPISODES = "demonstrations"  # their store in a run's folder
 
 _SPEC = ObserveSpec(frame="png")
 
@@ -51,36 +54,46 @@ async def collect(
         store,
         jobs,
         config.devices,
-        lambda done: on_progress(Progress("demonstrate", done, config.demonstrations)),
+        lambda done: on_progress(Progress(done, config.demonstrations)),
     )
 
 
-def fit(demonstrations: Path, output: Path, config: WarmStartConfig, on_progress: OnProgress) -> None:
-    """Train the small policy on the store at `demonstrations`; the checkpoint is written to `output`."""
+def fit(run: Path, config: WarmStartConfig, on_progress: OnProgress) -> Path:
+    """Train the small policy on the demonstrations in `run`; the checkpoint's folder. Raises as
+    `supervised.fit`."""
+    demonstrations = run / EPISODES
     with TrajectoryStore(demonstrations, readonly=True) as store:
         tokenizer = model.make_tokenizer(sorted({trajectory.instruction for trajectory in store}))
     torch.manual_seed(config.seed)
-    model.save(model.make_model(tokenizer), model.make_processor(tokenizer), output)
-    supervised.fit(
-        partial(_losses, demonstrations),
-        output,
-        config,
-        lambda step, loss: on_progress(Progress("fit", step, config.steps, loss)),
-    )
+    with TemporaryDirectory() as untrained:
+        start = Path(untrained)
+        model.save(model.make_model(tokenizer), model.make_processor(tokenizer), start)
+        fitted = supervised.fit(
+            partial(_losses, demonstrations),
+            start,
+            run / "checkpoints",
+            config,
+            lambda step, loss: on_progress(Progress(step, config.steps, loss)),
+        )
+    with supervised.made_of(fitted, run / "policy"):
+        return run / "policy"
 
 
 def _losses(
-    demonstrations: Path, network: PreTrainedModel, encoder: Encoder, size: int, seed: int
+    demonstrations: Path,
+    network: PreTrainedModel,
+    encoder: Encoder,
+    size: int,
+    generators: Iterator[random.Random],
 ) -> Iterator[torch.Tensor]:
     """Cross-entropy of the completions' tokens."""
-    rng = random.Random(seed)
     with TrajectoryStore(demonstrations, readonly=True) as store:
         trajectories: Sequence[Trajectory] = list(store)
 
         def screenshot(name: str) -> Picture:
             return encoder.picture(store.frame(name))
 
-        while True:
+        for rng in generators:
             contexts = [_context(rng.choice(trajectories), screenshot, encoder) for _ in range(size)]
             shown = pack([[Branch(one)] for one in contexts], screenshot, encoder.image_token, model.MERGE)
             yield -score(network, shown, encoder.unsampled).logprobs.mean()
