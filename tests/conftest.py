@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -33,6 +33,17 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.nn.init.constant_(network.model.language_model.norm.weight, 0.05)
     model.save(network, model.make_processor(tokenizer), folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """The package, told to stay on loopback before it is imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef" * 4)  # a process reads it once
+        yield pytest.importorskip("ray", reason="there is no Ray")
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from training import checkpoint
 from training.algorithms import find_algorithm
 from training.config import TrainConfig
 from training.encode import Encoder
+from training.labels import Labels
 from training.launch.leading import follow, leading
 from training.learner import Learner
 from training.parallel import Distributed, LostProcess, joined
@@ -50,6 +51,11 @@ def groups_of(members: Sequence[Sequence[int]], source: Sequence[Trajectory]) ->
     return [Group(f"g{n}", "task", n, one, one, staleness=0) for n, one in enumerate(chosen)]
 
 
+def labels_of(trajectory: Trajectory) -> Labels:
+    """As a step judge may have them, whom only rank 0 has heard: they are not those of the outcome."""
+    return tuple("wrong" if step % 2 else "correct" for step in range(len(trajectory.steps)))
+
+
 def learn(learner: Learner, store: TrajectoryStore, root: Path, *, lone: bool) -> list[dict[str, float]]:
     """The schedule, and a checkpoint after it; the metrics of every step."""
     source = list(store)
@@ -66,7 +72,8 @@ def go_on(
     loaded = checkpoint.load(root)
     assert loaded is not None
     update = config_of(algorithm).update
-    learner = open_learner(loaded.model, Encoder(loaded.model), find_algorithm(update.algorithm), update)
+    named, encoder = find_algorithm(update.algorithm), Encoder(loaded.model)
+    learner = open_learner(loaded.model, encoder, named, update, labels=labels_of)
     loaded.restore(learner.optimizer, {})
     learner.restore(loaded.state["learner"], {})
     metrics = learner.step(groups_of(LAST, list(store)), store.frame).metrics
@@ -106,7 +113,7 @@ def _lead(folder: Path, start: Path, algorithm: str, ranks: Distributed) -> None
     with TrajectoryStore(folder / "source", readonly=True) as store:
         with leading(ranks) as open_learner:
             named = find_algorithm(config.update.algorithm)
-            learner = open_learner(start, Encoder(start), named, config.update)
+            learner = open_learner(start, Encoder(start), named, config.update, labels=labels_of)
             steps = learn(learner, store, folder / "together" / algorithm, lone=algorithm == "dart_paper")
         with leading(ranks) as open_learner:
             last = go_on(

@@ -89,7 +89,7 @@ def test_verdicts_are_read_as_they_come(tmp_path: Path):
     path = tmp_path / "steps.jsonl"
     with StepVerdictLog(path) as log:
         log.add("one", verdict("ccc", True))
-        source = Signals({"labels"}, verdicts=path)
+        source = StepVerdicts(path)
         one, two = episode(0.0), episode(0.0)
         one.id, two.id = "one", "two"
         assert source.labels(one) == ("correct",) * 3
@@ -98,7 +98,7 @@ def test_verdicts_are_read_as_they_come(tmp_path: Path):
         with path.open("ab") as torn:
             torn.write(b'{"trajectory": "three", ')
         assert source.labels(two) == ("correct", "correct", "wrong")
-    assert Signals({"labels"}).labels(episode(0.0)) == (None, None, "wrong")
+    assert labels_by_outcome(episode(0.0)) == (None, None, "wrong")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from guiagent.trajectories import TrajectoryStore
 from tests.drills.replayed import sample
-from tests.ranks import ADAPTERS, config_of, go_on, learn
+from tests.ranks import ADAPTERS, config_of, go_on, labels_of, learn
 from training import checkpoint as checkpoints
 from training.algorithms import find_algorithm
 from training.encode import Encoder
@@ -23,8 +23,9 @@ from training.learner import Learner
 from training.parallel import shares
 from training.pretrained import open_model
 
-# The second has a KL term, and all else that needs forward passes before; the third trains adapters only.
-ALGORITHMS = ("arpo", "dart_paper", f"arpo{ADAPTERS}")
+# The second has a KL term, and all else that needs forward passes before; the third learns from labels that
+# only rank 0 knows; the last trains adapters only.
+ALGORITHMS = ("arpo", "dart_paper", "seagent", f"arpo{ADAPTERS}")
 
 
 class Runs(NamedTuple):
@@ -45,7 +46,8 @@ def runs(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     with TrajectoryStore(folder / "source", readonly=True) as store:
         for name in ALGORITHMS:
             update = config_of(name).update
-            learner = Learner(half, Encoder(half), find_algorithm(update.algorithm), update)
+            named = find_algorithm(update.algorithm)
+            learner = Learner(half, Encoder(half), named, update, labels=labels_of)
             alone[name] = learn(learner, store, folder / "alone" / name, lone=name == "dart_paper")
         work = {"algorithms": ALGORITHMS, "checkpoint": str(half)}
         (folder / "work.json").write_text(json.dumps(work))

@@ -3,12 +3,11 @@
 import asyncio
 import io
 import json
-import os
 import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -34,17 +33,6 @@ def _picture() -> bytes:
 PICTURE = _picture()
 
 
-@pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    """The package, told to stay on loopback before it is imported."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef" * 4)
-        yield pytest.importorskip("ray", reason="there is no Ray")
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Short: a socket's path has 107 characters."""
@@ -68,27 +56,43 @@ def one_node(ray: Any, folder: Path) -> Iterator[None]:
     ray.shutdown()
 
 
+_NODE = {"object_store_memory": 100 * 2**20, "include_dashboard": False}
+
+
 @pytest.fixture
-def two_nodes(ray: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head with room for all, and a node beside it."""
+def cluster_of(ray: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Starts a cluster of nodes with so many CPUs each, the head first."""
     from ray.cluster_utils import Cluster
 
     (folder / "ray").mkdir()
     monkeypatch.setenv("RAY_TMPDIR", str(folder))
-    node = {"object_store_memory": 100 * 2**20, "include_dashboard": False}
+    monkeypatch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "5")
     quick = {
         "health_check_period_ms": 500,
         "health_check_timeout_ms": 5000,
         "health_check_failure_threshold": 3,
     }
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 16, "_system_config": quick, **node},
-    )
-    cluster.add_node(num_cpus=4, **node)
-    yield cluster
+    cluster: Any = None
+
+    def start(head: int, *others: int) -> Any:
+        nonlocal cluster
+        arguments = {"num_cpus": head, "_system_config": quick, **_NODE}
+        cluster = Cluster(initialize_head=True, head_node_args=arguments)
+        for cpus in others:
+            cluster.add_node(num_cpus=cpus, **_NODE)
+        return cluster
+
+    yield start
     ray.shutdown()
-    cluster.shutdown()
+    if cluster is not None:
+        cluster.shutdown()
+
+
+def children(node: Any) -> list[psutil.Process]:
+    """The processes of the actors on a node, and its raylet."""
+    (raylet,) = node.all_processes["raylet"]
+    process = psutil.Process(raylet.process.pid)
+    return [process, *process.children(recursive=True)]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +145,7 @@ def check_counts(run: Path, steps: int) -> None:
     assert closed + len(state["replay"]["pending"]) == state["replay"]["opened"]
 
 
-def test_without_ray_there_is_one_line(
+async def test_without_ray_there_is_one_line(
     monkeypatch: pytest.MonkeyPatch, checkpoint: Path, tmp_path: Path
 ) -> None:
     from training.launch import ray as launcher
@@ -149,7 +153,7 @@ def test_without_ray_there_is_one_line(
     monkeypatch.setattr(launcher, "find_spec", lambda name: None)
     config = config_of(checkpoint, 1)
     with pytest.raises(InfrastructureError, match=r"pip install 'guiagent\[ray\]'"):
-        train_on_ray(config, str(tmp_path), ("http://127.0.0.1:9", ""), print, print, nullcontext)
+        await train_on_ray(config, str(tmp_path), ("http://127.0.0.1:9", ""), print, print, nullcontext)
 
 
 async def test_an_engine_takes_whole_weights_and_comes_back_from_a_kill(
@@ -185,23 +189,23 @@ async def test_an_engine_takes_whole_weights_and_comes_back_from_a_kill(
 
 @pytest.mark.drill
 @pytest.mark.browser
-def test_a_node_is_killed_and_the_run_comes_to_its_end(
-    pool: Endpoint, two_nodes: Any, checkpoint: Path, tmp_path: Path
+async def test_a_node_is_killed_and_the_run_comes_to_its_end(
+    pool: Endpoint, cluster_of: Callable[..., Any], checkpoint: Path, tmp_path: Path
 ) -> None:
+    cluster = cluster_of(16, 4)  # the head has room for all
     killed: list[str] = []
 
     def progress(update: Any) -> None:
         if update.step == 5 and not killed:
-            (node,) = [node for node in two_nodes.list_all_nodes() if not node.head]
-            (raylet,) = node.all_processes["raylet"]
-            actors = psutil.Process(raylet.process.pid).children(recursive=True)
+            (node,) = [node for node in cluster.list_all_nodes() if not node.head]
+            raylet, *actors = children(node)
             killed.extend(actor.name() for actor in actors)
-            os.kill(raylet.process.pid, signal.SIGKILL)
+            raylet.kill()
 
-    config = config_of(checkpoint, 40, address=two_nodes.address, workers=2, engines=2)
+    config = config_of(checkpoint, 40, address=cluster.address, workers=2, engines=2)
     warnings: list[str] = []
     farm = (pool.url, pool.token)
-    trained = train_on_ray(config, str(tmp_path / "run"), farm, progress, warnings.append, nullcontext)
+    trained = await train_on_ray(config, str(tmp_path / "run"), farm, progress, warnings.append, nullcontext)
     assert {"ray::EngineHost", "ray::PlayersHost"} <= {name.partition(".")[0] for name in killed}
     assert trained.step == 40
     check_counts(tmp_path / "run", 40)
@@ -209,21 +213,53 @@ def test_a_node_is_killed_and_the_run_comes_to_its_end(
 
 @pytest.mark.drill
 @pytest.mark.browser
-def test_the_trainer_is_killed_and_another_one_goes_on(
+async def test_the_trainer_is_killed_and_another_one_goes_on(
     pool: Endpoint, ray: Any, checkpoint: Path, tmp_path: Path
 ) -> None:
     killed: list[int] = []
 
     def progress(update: Any) -> None:
         if update.step == 5 and not killed:
-            (process,) = processes("ray::TrainerHost")
+            (process,) = processes("ray::RayTrainWorker")
             killed.append(process.pid)
             process.send_signal(signal.SIGKILL)
 
     warnings: list[str] = []
     farm = (pool.url, pool.token)
     config = config_of(checkpoint, 12, workers=1)
-    trained = train_on_ray(config, str(tmp_path / "run"), farm, progress, warnings.append, nullcontext)
+    trained = await train_on_ray(config, str(tmp_path / "run"), farm, progress, warnings.append, nullcontext)
     assert killed and trained.step == 12
     assert any("another one goes on" in warning for warning in warnings)
     check_counts(tmp_path / "run", 12)
+
+
+@pytest.mark.drill
+@pytest.mark.browser
+async def test_trainers_of_two_nodes_lose_one_and_all_of_them_go_on(
+    pool: Endpoint, cluster_of: Callable[..., Any], checkpoint: Path, tmp_path: Path
+) -> None:
+    cluster = cluster_of(3)  # for engine, players and one trainer: the other needs a node of its own
+    warnings: list[str] = []
+    shared: list[list[int]] = []  # how many trainers each node had, before the loss and after it
+
+    def warn(warning: str) -> None:
+        warnings.append(warning)
+        if warning.startswith("waiting for room for 2 trainers"):
+            cluster.add_node(num_cpus=1, **_NODE)
+
+    def progress(update: Any) -> None:
+        if update.step == (15 if shared else 5):
+            nodes = sorted(cluster.list_all_nodes(), key=lambda node: not node.head)
+            names = [[process.name() for process in children(node)] for node in nodes]
+            shared.append([sum("RayTrainWork" in name for name in own) for own in names])
+            if len(shared) == 1:
+                children(nodes[1])[0].kill()
+                cluster.remove_node(nodes[1], allow_graceful=False)
+
+    config = config_of(checkpoint, 20, address=cluster.address, workers=1, trainers=2)
+    farm = (pool.url, pool.token)
+    trained = await train_on_ray(config, str(tmp_path / "run"), farm, progress, warn, nullcontext)
+    assert trained.step == 20
+    assert shared == [[1, 1], [1, 1]]
+    assert sum("another one goes on" in warning for warning in warnings) == 1
+    check_counts(tmp_path / "run", 20)

@@ -21,26 +21,20 @@ from training.pretrained import open_model
 
 
 @pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    """A cluster of one node, on loopback and with a token."""
+def cluster(ray: Any) -> Iterator[Any]:
+    """Of one node, on loopback and with a token."""
     folder = Path(tempfile.mkdtemp(prefix="gr-", dir="/tmp"))  # short: a socket's path has 107 characters
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef" * 4)
-        ray = pytest.importorskip("ray", reason="there is no Ray")
-        ray.init(
-            address="local",
-            num_cpus=2,
-            object_store_memory=100 * 2**20,
-            include_dashboard=False,
-            _temp_dir=str(folder),
-            log_to_driver=False,
-            configure_logging=False,
-        )
-        yield ray
-        ray.shutdown()
+    ray.init(
+        address="local",
+        num_cpus=2,
+        object_store_memory=100 * 2**20,
+        include_dashboard=False,
+        _temp_dir=str(folder),
+        log_to_driver=False,
+        configure_logging=False,
+    )
+    yield ray
+    ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -89,7 +83,7 @@ class Hosts:
 
 
 async def test_a_turn_sends_one_screenshot_and_one_that_is_cancelled_is_sampled_no_longer(
-    ray: Any, checkpoint: Path
+    cluster: Any, checkpoint: Path
 ) -> None:
     """Each of these completions would have thousands of tokens, in a slot that others wait for."""
     longest = 3000
@@ -115,12 +109,13 @@ async def test_a_turn_sends_one_screenshot_and_one_that_is_cancelled_is_sampled_
         assert 0 < stats.cached_tokens < stats.prompt_tokens and stats.busy_s > 0
     finally:
         await asyncio.to_thread(hosts.engine.close)
-        ray.kill(hosts.host)
+        await hosts.host.close.remote()
+        cluster.kill(hosts.host)
 
 
 @pytest.mark.drill
 async def test_a_host_that_died_is_sent_all_screenshots_and_what_it_did_is_still_counted(
-    ray: Any, checkpoint: Path
+    cluster: Any, checkpoint: Path
 ) -> None:
     hosts = await asyncio.to_thread(Hosts, checkpoint, "killed", max_new_tokens=4)
     try:
@@ -141,7 +136,8 @@ async def test_a_host_that_died_is_sent_all_screenshots_and_what_it_did_is_still
         await hosts.stats_of(tokens + len(completion.ids))
     finally:
         await asyncio.to_thread(hosts.engine.close)
-        ray.kill(hosts.host)
+        await hosts.host.close.remote()
+        cluster.kill(hosts.host)
 
 
 def test_what_a_host_did_in_an_earlier_life_is_not_lost() -> None:

@@ -6,6 +6,7 @@ and `guiagent judge steps` those that an outage left out.
 """
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,8 @@ from rewards.verdict_log import Entry
 
 Labels = tuple[Label | None, ...]
 """Of each step; None where nothing is known."""
+
+Labelled = Callable[[Trajectory], Labels]
 
 _MAX_LINE = 1 << 20
 
@@ -41,6 +44,9 @@ class StepVerdicts:
         if trajectory not in self._known:
             self._go_on()
         return self._known.get(trajectory)
+
+    def labels(self, trajectory: Trajectory) -> Labels:
+        return labels_by_verdict(trajectory, self.get(trajectory.id))
 
     def _go_on(self) -> None:
         try:

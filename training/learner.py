@@ -25,6 +25,7 @@ from training.checkpoint import OptimizerState, optimizer_state
 from training.config import UpdateConfig
 from training.critic import Critic, with_end
 from training.encode import Encoder
+from training.labels import Labelled, labels_by_outcome
 from training.lessons import Lesson, give_credit, lessons_of, minibatches, totals_of
 from training.losses.aggregation import Totals, token_weights
 from training.losses.history import History, no_history, remembered
@@ -33,8 +34,9 @@ from training.losses.objective import no_sums, objective_loss
 from training.losses.segments import firsts
 from training.losses.tokens import Tokens
 from training.network import Network, Shard
-from training.packing import Branch, Pack, bins, stored_tokens
+from training.packing import Branch, Pack
 from training.parallel import clip_gradients, shares
+from training.passes import passes
 from training.ranks import Alone, Ranks
 from training.replay import Group
 from training.reward import outcome
@@ -70,7 +72,7 @@ class Learner:
 
     `start` is the checkpoint that the whole run began with, where `checkpoint` is a later one of it: the
     reference policy. `temperature` is that of the rollouts. `longest` is the most tokens that a trajectory
-    can sample. `verdicts` is the file of a step judge's, for the signal "labels".
+    can sample. `labels` gives the signal of that name.
 
     Raises:
         UsageError: the rollouts are greedy, and so there is nothing to learn from.
@@ -87,7 +89,7 @@ class Learner:
         start: Path | None = None,
         temperature: float = 1.0,
         longest: int = 1,
-        verdicts: Path | None = None,
+        labels: Labelled = labels_by_outcome,
         device: torch.device | None = None,
         ranks: Ranks = _ALONE,
         shard: Shard | None = None,
@@ -110,7 +112,7 @@ class Learner:
         )
         self._encoder, self._algorithm, self._config, self._ranks = encoder, algorithm, config, ranks
         self._longest = longest
-        self._signals = Signals(algorithm.signals, verdicts=verdicts)
+        self._signals = Signals(algorithm.signals, labels)
         device = self._network.device
         self._critic = (
             Critic(self._network.hidden_size, device=device) if "values" in algorithm.signals else None
@@ -201,13 +203,12 @@ class Learner:
         """What the policy makes of every trajectory before the first update: "proximal" and "values"."""
         entropies: dict[int, Tensor] = {}
         states: dict[int, Tensor] = {}
-        for part, live in self._passes(lessons, [lesson.branches for lesson in lessons]):
-            one = self._network.pack([branches for _, branches in part], frame)
+        for part, one, live in self._passes(lessons, [lesson.branches for lesson in lessons], frame):
             scores = self._network.score(one, hidden=self._critic is not None)
             if not live:
                 continue
             split = zip(scores.logprobs.split(one.sizes), scores.entropy.split(one.sizes), strict=True)
-            for number, ((lesson, _), (logprobs, entropy)) in enumerate(zip(part, split, strict=True)):
+            for number, (lesson, (logprobs, entropy)) in enumerate(zip(part, split, strict=True)):
                 lesson.proximal = logprobs
                 steps = one.steps[one.trajectories == number]
                 entropies[id(lesson)] = _step_means(entropy, steps, len(lesson.tokens))
@@ -241,10 +242,9 @@ class Learner:
         image = self._encoder.image_token
         trees = [probes(one.branches, self._spoken(known[id(one)], one), image) for one in asked]
         found: dict[int, Tensor] = {}
-        for part, live in self._passes(asked, trees):
-            one = self._network.pack([branches for _, branches in part], frame)
+        for part, one, live in self._passes(asked, trees, frame):
             logprobs = self._network.score(one).logprobs
-            for number, (lesson, _) in enumerate(part):
+            for number, lesson in enumerate(part):
                 if live:
                     own = one.trajectories == number
                     found[id(lesson)] = _step_means(logprobs[own], one.steps[own], len(lesson.tokens)).exp()
@@ -260,11 +260,10 @@ class Learner:
     def _find_reference(self, lessons: Sequence[Lesson], frame: Frames) -> None:
         if "reference" not in self._algorithm.signals:
             return
-        for part, live in self._passes(lessons, [lesson.branches for lesson in lessons]):
-            one = self._network.pack([branches for _, branches in part], frame)
+        for part, one, live in self._passes(lessons, [lesson.branches for lesson in lessons], frame):
             logprobs = self._network.reference_logprobs(one)
             if live:
-                for (lesson, _), own in zip(part, logprobs.split(one.sizes), strict=True):
+                for lesson, own in zip(part, logprobs.split(one.sizes), strict=True):
                     lesson.reference = own
 
     # -- one optimiser step ---------------------------------------------------------------------------------
@@ -278,12 +277,11 @@ class Learner:
         totals = totals_of(part)
         self.optimizer.zero_grad()
         loss, flops, tokens, sums = 0.0, 0.0, 0, no_sums(objective)
-        for lessons, live in self._passes(learned, [lesson.branches for lesson in learned]):
-            one = self._network.pack([branches for _, branches in lessons], frame)
+        for lessons, one, live in self._passes(learned, [lesson.branches for lesson in learned], frame):
             if not live:  # it may be another process's lesson, of which nothing more is known here
                 (0.0 * self._network.score(one).logprobs.sum()).backward()
                 continue
-            batch = self._tokens(one, [lesson for lesson, _ in lessons], totals)
+            batch = self._tokens(one, lessons, totals)
             found = objective_loss(batch, objective, self._history)
             found.value.backward()
             loss += float(found.value.detach())
@@ -367,20 +365,19 @@ class Learner:
             lesson.mine = index in mine
 
     def _passes(
-        self, lessons: Sequence[Lesson], trees: Sequence[list[Branch]]
-    ) -> Iterator[tuple[list[tuple[Lesson, list[Branch]]], bool]]:
-        """This process's packs. All processes have equally many: who has fewer computes one in vain, marked
-        False."""
-        pairs = list(zip(lessons, trees, strict=True))
-        mine = [pair for pair in pairs if pair[0].mine]
-        found = bins([stored_tokens(tree) for _, tree in mine], self._config.batch_tokens)
-        packs = [[mine[index] for index in bin] for bin in found]
-        most = int(self._ranks.largest([float(len(packs))])[0])
-        again = packs[0] if packs else pairs[:1]
-        for part in packs:
-            yield part, True
-        for _ in range(most - len(packs)):
-            yield again, False
+        self, lessons: Sequence[Lesson], trees: Sequence[list[Branch]], frame: Frames
+    ) -> Iterator[tuple[list[Lesson], Pack, bool]]:
+        """This process's packs, and whether they are not in vain (`training.passes`)."""
+        own = [index for index, lesson in enumerate(lessons) if lesson.mine]
+        found = passes(
+            trees,
+            own,
+            lambda some: self._network.pack(some, frame),
+            budget=self._config.batch_tokens,
+            ranks=self._ranks,
+        )
+        for members, one, live in found:
+            yield [lessons[index] for index in members], one, live
 
     def _everywhere(self, lessons: Sequence[Lesson], own: Mapping[int, Tensor], width: int) -> list[Tensor]:
         """[steps, width] for each lesson, which one process has, in all of them."""

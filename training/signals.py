@@ -9,12 +9,11 @@ What each signal of `training.algorithms.algorithm.Signal` is made from:
 """
 
 from collections.abc import Callable, Set
-from pathlib import Path
 
 from guiagent.types import Trajectory
 from rewards.cases import case_of
 from training.algorithms.algorithm import Signal
-from training.labels import Labels, StepVerdicts, labels_by_outcome, labels_by_verdict
+from training.labels import Labelled, labels_by_outcome
 from training.tiny.progress import ProgressEstimator
 
 _LONGEST_ANSWER = 4096  # characters
@@ -23,19 +22,12 @@ _LONGEST_ANSWER = 4096  # characters
 class Signals:
     """The sources of the signals that an algorithm names; no other is opened.
 
-    Labels come from the file `verdicts`, a `rewards.verdict_log.StepVerdictLog`; without it from outcomes.
-
     Raises InfrastructureError where a source is not there.
     """
 
-    def __init__(self, named: Set[Signal], *, verdicts: Path | None = None) -> None:
-        self._verdicts = StepVerdicts(verdicts) if verdicts and "labels" in named else None
+    def __init__(self, named: Set[Signal], labels: Labelled = labels_by_outcome) -> None:
+        self.labels = labels
         self._estimator = ProgressEstimator() if "progress" in named else None
-
-    def labels(self, trajectory: Trajectory) -> Labels:
-        if self._verdicts is None:
-            return labels_by_outcome(trajectory)
-        return labels_by_verdict(trajectory, self._verdicts.get(trajectory.id))
 
     def progress(self, trajectory: Trajectory, frame: Callable[[str], bytes]) -> tuple[float, ...]:
         """The chance of success after each step, in [0, 1]; `frame` gives a stored screenshot by its hash.

@@ -41,7 +41,7 @@ from training.config import TrainConfig, checkpoint_folder
 from training.crew import OpenCrew, Opening
 from training.encode import Encoder
 from training.judging import Judging, Labelling
-from training.labels import LabelCounts
+from training.labels import LabelCounts, StepVerdicts, labels_by_outcome
 from training.learner import Learner, Update
 from training.metrics import Metrics, Phases, accelerator_figures
 from training.proposals import Proposals
@@ -174,7 +174,7 @@ class _Session:
             start=began_with,
             temperature=config.rollout.temperature,
             longest=config.rollout.max_new_tokens * turns,
-            verdicts=run / STEP_VERDICTS if labeller is not None else None,
+            labels=labels_by_outcome if labeller is None else StepVerdicts(run / STEP_VERDICTS).labels,
         )
         self._refused = loaded.refused if loaded else ()
         if loaded:

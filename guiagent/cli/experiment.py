@@ -7,8 +7,7 @@ rewards, they are the truth that the run never saw. Every stage goes on where it
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,26 +22,21 @@ from eval.table import print_table
 from eval.viewer import frames_of, select
 from guiagent.cli.evaluate import measure
 from guiagent.cli.farm import farm_of
-from guiagent.cli.judge import open_judge
 from guiagent.cli.judged import judged_run
+from guiagent.cli.launching import Train
 from guiagent.cli.memory import PeakMemory
 from guiagent.cli.policy import BASELINES, Sampling
 from guiagent.cli.progress import StageLine
 from guiagent.cli.provenance import commit
 from guiagent.trajectories import TrajectoryStore
-from rewards.verdicts import Judge
 from training.agreement import GAP
 from training.config import TrainConfig
 
 if TYPE_CHECKING:
     from training import train as training
-    from training.learner import Learner
 
 _MOST_BASELINE_EPISODES = 10
 _SHOWN = 16
-
-
-OpenLearner = Callable[..., "Learner"]  # called as `Learner` is
 
 
 @dataclass(frozen=True)
@@ -54,8 +48,8 @@ class Experiment:
     run: Path
     suite: Suite
     episodes: int
+    train: Train
     port: int = 0  # of the live page; 0 picks a free one
-    open_learner: OpenLearner | None = None  # None: a learner in this process alone
 
     def conduct(self, console: Console) -> None:
         """Run it, or what is left of it; writes `report.html` and `summary.json` into the run's folder."""
@@ -80,17 +74,6 @@ class _Measured(NamedTuple):
     after: SuiteResult
     after_folder: Path
     baselines: tuple[SuiteResult, ...]
-
-
-@asynccontextmanager
-async def judge_of(config: TrainConfig) -> AsyncIterator[Judge | None]:
-    """The judge that gives a run its rewards; None where its tasks' own checks do."""
-    judge = open_judge(config.judge) if config.judge is not None else None
-    try:
-        yield judge
-    finally:
-        if judge is not None:
-            await judge.close()
 
 
 def training_line(progress: "training.Progress") -> str:
@@ -130,14 +113,9 @@ class ShowTraining:
 
 
 async def _work(experiment: Experiment, console: Console) -> _Measured:
-    from training.crew import crew_here
-    from training.learner import Learner
-    from training.train import train
-
     config, run = experiment.config, experiment.run
     devices = config.rollout.devices
     async with AsyncExitStack() as stack:
-        judge = await stack.enter_async_context(judge_of(config))
         with StageLine(console, "1/5", "farm") as stage:
             stage.update(f"starting {devices} headless browsers")
             farm = await stack.enter_async_context(farm_of(config, port=experiment.port))
@@ -156,14 +134,7 @@ async def _work(experiment: Experiment, console: Console) -> _Measured:
             before = await evaluate(config.policy, "before", run / "eval" / "before", experiment.episodes)
             stage.update(_rates(before))
         with StageLine(console, "3/5", "train") as stage:
-            trained = await train(
-                config,
-                run,
-                crew_here(config, farm.client),
-                ShowTraining(console, stage),
-                judge,
-                experiment.open_learner or Learner,
-            )
+            trained = await experiment.train(farm, ShowTraining(console, stage))
         with StageLine(console, "4/5", "after") as stage:
             folder = run / "eval" / f"after-{trained.step}"  # trained on, the policy is another one
             after = await evaluate(str(trained.policy), "after", folder, experiment.episodes)

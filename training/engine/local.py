@@ -30,7 +30,7 @@ from training.encode import Encoder, Picture
 from training.engine.engine import Completion, EngineStats, Request, not_finite
 from training.engine.slots import ATTENTION, Pass, Segment, Slot, Slots
 
-_MAX_CACHE_BYTES = 4 * 2**30
+_CPU_CACHE_BYTES = 4 * 2**30
 _PROMPTS_AT_ONCE = 16_384  # tokens in a pass, about: what bounds its memory and how long others wait
 _NO_SLOT = Slot(-1)
 
@@ -61,7 +61,8 @@ class LocalEngine:
     """Samples from `model` in a thread of its own; an `Engine`. Close it when done.
 
     `temperature` 0 is greedy, and its log-probabilities are all 0: greedy sampling puts all mass on one
-    token. At most `max_batch` completions are on their way at once, and slots take at most `max_cache_bytes`.
+    token. At most `max_batch` completions are on their way at once, and slots take at most `max_cache_bytes`:
+    4 GiB, or a quarter of what is free on a GPU, which a learner may be going to share.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class LocalEngine:
         max_new_tokens: int = 32,
         max_batch: int = 64,
         seed: int = 0,
-        max_cache_bytes: int = _MAX_CACHE_BYTES,
+        max_cache_bytes: int | None = None,
     ) -> None:
         text = model.config.text_config
         model.set_attn_implementation({"text_config": ATTENTION})
@@ -95,7 +96,7 @@ class LocalEngine:
             getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
             dtype=model.dtype,
             device=model.device,
-            max_bytes=max_cache_bytes,
+            max_bytes=_cache_bytes(model.device) if max_cache_bytes is None else max_cache_bytes,
         )
         self._inbox: queue.SimpleQueue[_Row | _Weights | str | None] = queue.SimpleQueue()  # str: forget it
         self._waiting: deque[_Row] = deque()
@@ -381,3 +382,10 @@ def _copy(state: Mapping[str, torch.Tensor], own: dict[str, torch.Tensor]) -> No
     with torch.no_grad():
         for name, tensor in state.items():
             own[name].copy_(tensor)
+
+
+def _cache_bytes(device: torch.device) -> int:
+    if device.type != "cuda":
+        return _CPU_CACHE_BYTES
+    free, _ = torch.cuda.mem_get_info(device)
+    return free // 4

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -179,6 +180,8 @@ class Pass:
             seen[self._places] = ends[: self._single]
             self._mask = (torch.arange(self._longest) < seen[:, None])[:, None, None].to(device)
             self._places = self._places.to(device)
+            if isinstance(self._chosen, torch.Tensor):
+                self._chosen = self._chosen.to(device)
         self._causal = [_continued(segment, device) for segment in self._long]
 
     def attend(
@@ -231,6 +234,8 @@ def _continued(segment: Segment, device: torch.device) -> torch.Tensor | None:
     _, start, length = segment
     if start == 0:
         return None
+    if device.type == "cuda":  # the same without a tensor, which FlashAttention would not take
+        return causal_lower_right(length, start + length)
     return torch.ones(length, start + length, dtype=torch.bool, device=device).tril(start)
 
 

@@ -1,9 +1,10 @@
-"""`guiagent train --launch ray`: trainer, engines and players of a run as actors on a Ray cluster.
+"""`guiagent train --launch ray`: trainers, engines and players of a run on a Ray cluster.
 
-The trainer owns all that matters: replay, store, curriculum, checkpoints, metrics. It runs the very loop of
-`training.train`, with a crew in other processes. Where a host of engines or players dies, with its node or
-alone, Ray starts it elsewhere and the run goes on; where the trainer dies, another one goes on from the run's
-folder, which is on storage that all nodes share, or at a URL.
+The trainers are workers of Ray Train, which share one learner as torchrun's processes do: FSDP2 over as many
+nodes as they are on. Their rank 0 owns all that matters: replay, store, curriculum, checkpoints, metrics. It
+runs the very loop of `training.train`, with engines and players that are actors of Ray Core. Where a host of
+those dies, with its node or alone, Ray starts it elsewhere and the run goes on; where a trainer dies, others
+go on from the run's folder, which is on storage that all nodes share, or at a URL.
 
 The boundary of trust is the cluster: Ray's own transport unpickles, so whoever reaches its ports runs code on
 its nodes. A cluster that is started here listens on loopback only and has no dashboard.
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guiagent.errors import InfrastructureError
@@ -26,9 +28,15 @@ if TYPE_CHECKING:
     from training.train import Progress, Trained
 
 _OBJECT_STORE_BYTES = 200 * 2**20  # of a cluster that is started here; Ray spills what is more
+_RAY_TRAIN = {  # read by Ray Train, which hands some of them on to what it starts
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a run's folder may be named from where one is
+    "RAY_TRAIN_METRICS_ENABLED": "0",  # those are the dashboard's
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # an actor for notice of what a checkpoint is there for
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "30",  # then we say what we wait for, and go on waiting
+}
 
 
-def train_on_ray(
+async def train_on_ray(
     config: TrainConfig,
     run: str,
     farm: tuple[str, str],
@@ -41,20 +49,23 @@ def train_on_ray(
     `on_warning` is told of lost trainers, of a cluster without room and of storage that stays away.
 
     Raises what `training.train.train` raises, and InfrastructureError where there is no Ray or no cluster,
-    or the trainer was lost too often; the same call then goes on.
+    or the trainers were lost too often; the same call then goes on.
     """
-    if find_spec("ray") is None:
+    if any(find_spec(needed) is None for needed in ("ray", "pyarrow", "pandas")):  # the latter of Ray Train's
         raise InfrastructureError("there is no Ray here: pip install 'guiagent[ray]'")
-    with _cluster(config.ray):
+    with _cluster(config.ray) as scratch:
         from training.launch.ray_driver import drive
 
-        return drive(config, run, farm, on_progress, on_warning, open_judge)
+        return await drive(config, run, farm, on_progress, on_warning, open_judge, scratch)
 
 
 @contextmanager
-def _cluster(config: RayConfig) -> Iterator[None]:
-    """Joins a cluster, or starts one that is this process's alone and ends with the context."""
+def _cluster(config: RayConfig) -> Iterator[Path]:
+    """Joins a cluster, or starts one that is this process's alone and ends with the context; a folder of this
+    machine that does so, too."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    for name, value in _RAY_TRAIN.items():
+        os.environ.setdefault(name, value)
     folder = tempfile.mkdtemp(prefix="gr-", dir="/tmp")  # short: a socket's path has 107 characters
     told: dict[str, Any] = {"address": config.address}
     if config.address is None:
@@ -64,7 +75,8 @@ def _cluster(config: RayConfig) -> Iterator[None]:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # read once a process
         told = {
             "address": "local",
-            "num_cpus": config.engines + config.workers + 1,  # as Ray counts them: actors, and no processors
+            # As Ray counts them: actors, and no processors.
+            "num_cpus": config.engines + config.workers + config.trainers,
             "object_store_memory": _OBJECT_STORE_BYTES,
             "include_dashboard": False,
             "_temp_dir": folder,
@@ -77,7 +89,7 @@ def _cluster(config: RayConfig) -> Iterator[None]:
         except (OSError, RuntimeError, ValueError) as error:  # OSError: nobody answers, or no room in /tmp
             reason = " ".join(str(error).split())[:200]
             raise InfrastructureError(f"no Ray cluster at {told['address']}: {reason}") from error
-        yield
+        yield Path(folder, "train")
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,34 +1,55 @@
-"""The driver of a run on a Ray cluster: makes its actors, follows its trainer, and replaces a lost one."""
+"""The driver of a run on a Ray cluster: makes actors, has Ray Train start the trainers, replaces lost ones.
 
+Ray Train places the trainers, starts them together and ends them all where one ends. Whether they are started
+again is decided here: its own restarts would repeat a mistake in the recipe as they do the loss of a node.
+"""
+
+import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError, RayTaskError
+from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, WorkerGroupError
+from ray.train.backend import Backend
+from ray.train.torch import TorchConfig, TorchTrainer
+from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
+from ray.util.queue import Queue
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from guiagent.errors import InfrastructureError
-from training.config import TrainConfig
-from training.launch.ray_engines import EngineHost, raise_bugs
+from guiagent.errors import GuiAgentError, InfrastructureError
+from training.config import RayConfig, TrainConfig
+from training.launch.ray_engines import EngineHost
 from training.launch.ray_players import PlayersHost
-from training.launch.ray_trainer import OpenJudge, TrainerHost
+from training.launch.ray_trainer import Job, OpenJudge, work
+from training.parallel import LostProcess
 from training.train import Progress, Trained
 
 ENGINE_CPUS, PLAYERS_CPUS, TRAINER_CPUS = 1.0, 0.5, 1.0
 _PATIENCE_S = 30.0
+_FAREWELL_S = 10.0  # for engines to tidy up
+_NEVER: dict[str, Any] = {"max_failures": 0, "controller_failure_limit": 0, "max_preemption_failures": 0}
 _MANY_CALLS = 10_000  # at once, of an actor that waits for others most of the time
 
 
-def drive(
+async def drive(
     config: TrainConfig,
     run: str,
     farm: tuple[str, str],
     on_progress: Callable[[Progress], None],
     on_warning: Callable[[str], None],
     open_judge: OpenJudge,
+    scratch: Path,
 ) -> Trained:
-    """What `training.launch.ray.train_on_ray` does on the cluster that this process is connected to."""
+    """What `training.launch.ray.train_on_ray` does on the cluster that this process is connected to.
+
+    Ray Train keeps its own state in `scratch`, a folder of this machine.
+    """
     actors: list[Any] = []
+    told = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": _here()})
     try:
         engines = [f"engine-{secrets.token_hex(8)}" for _ in range(config.ray.engines)]
         for number, name in enumerate(engines):
@@ -41,61 +62,155 @@ def drive(
         players = host_of(PlayersHost, PLAYERS_CPUS, 0)
         hosts = [(players.remote(config, farm, engines, share), share) for share in slots]
         actors += [host for host, _ in hosts]
-        _wait_for(actors, on_warning)
-        for trial in range(config.ray.restarts + 1):
-            make: Any = ray.remote(TrainerHost)
-            trainer = make.options(num_cpus=TRAINER_CPUS, num_gpus=config.ray.gpus).remote(
-                config, run, engines, hosts
-            )
-            actors.append(trainer)
+        await _wait_for(actors, on_warning)
+        begun = False
+
+        def progress(update: Progress) -> None:
+            nonlocal begun
+            begun = True
+            on_progress(update)
+
+        lost = 0
+        while lost <= config.ray.restarts:
+            job = Job(config, run, engines, hosts, open_judge, begun, told)
             try:
-                return _followed(trainer.run.remote(open_judge, trial > 0), on_progress, on_warning)
-            except RayActorError as error:
-                on_warning(f"the trainer was lost ({line(error)}); another one goes on")
+                return await _trained(job, progress, on_warning, scratch)
+            except NoRoom:
+                on_warning(f"waiting for room for {_wanted(config.ray)}; the cluster has {_resources()}")
+            except LostTrainer as error:
+                lost += 1
+                again = "; another one goes on" if lost <= config.ray.restarts else ""
+                on_warning(f"the trainer was lost ({error}){again}")
         raise InfrastructureError(
-            f"the trainer was lost {config.ray.restarts + 1} times; {run} is whole up to its last commit, "
+            f"the trainer was lost {lost} times; {run} is whole up to its last commit, "
             "and the same command goes on from there"
         )
     finally:
+        told.shutdown(force=True)
+        ended = [actor.close.remote() for actor in actors[: config.ray.engines]]
+        if ended:
+            ray.wait(ended, num_returns=len(ended), timeout=_FAREWELL_S)
         for actor in actors:
             ray.kill(actor)
 
 
-def _wait_for(actors: Sequence[Any], on_warning: Callable[[str], None]) -> None:
-    """Until all of them run, on nodes that may have to come first; says what it waits for."""
-    waiting = [actor.__ray_ready__.remote() for actor in actors]
-    while waiting:
-        done, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_PATIENCE_S)
-        if waiting:
-            cpus = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
-            on_warning(
-                f"waiting for {len(waiting)} of {len(actors)} actors to start; the cluster has {cpus:g} CPUs"
-            )
-        try:
-            ray.get(done)
-        except RayActorError as error:
-            last = str(error).strip().splitlines()[-1].strip()
-            raise InfrastructureError(f"an actor of this run cannot start on its node: {last}") from error
+class NoRoom(Exception):
+    """The cluster has no room for all trainers at once, so far."""
 
 
-def _followed(
-    news: Any, on_progress: Callable[[Progress], None], on_warning: Callable[[str], None]
+class LostTrainer(Exception):
+    """A trainer is no more, and none of them said why."""
+
+
+async def _trained(
+    job: Job, on_progress: Callable[[Progress], None], on_warning: Callable[[str], None], scratch: Path
 ) -> Trained:
-    for reference in news:
-        try:
-            match ray.get(reference):
-                case Trained() as trained:
-                    return trained
-                case Progress() as progress:
-                    on_progress(progress)
+    """One attempt of all trainers. Raises what they raise, NoRoom and LostTrainer."""
+    fitting = ThreadPoolExecutor(1)
+    # In a thread, where Ray Train leaves Ctrl-C alone. Given up, it ends with the connection to the cluster.
+    ended = asyncio.wrap_future(fitting.submit(trainers(lambda: work(job), job.config.ray, scratch).fit))
+    fitting.shutdown(wait=False)
+    ended.add_done_callback(lambda _: None if ended.cancelled() else job.told.put(None))
+    trained: Trained | None = None
+    try:
+        while (news := await job.told.get_async()) is not None:
+            match news:
+                case Trained():
+                    trained = news
+                case Progress():
+                    on_progress(news)
                 case warning:
                     on_warning(warning)
-        except RayActorError:
-            raise
-        except RayError as error:
-            raise_bugs(error)
-            raise
-    raise RuntimeError("the trainer ended without a word")
+    finally:
+        ended.cancel()
+    if trained is not None:  # whatever became of the trainers after that
+        return trained
+    try:
+        await ended
+    except ControllerError as error:
+        if isinstance(error.controller_failure, WorkerGroupStartupTimeoutError):
+            raise NoRoom from error
+        raise LostTrainer(line(error.controller_failure)) from error
+    except WorkerGroupError as error:
+        raise _failure(error.worker_failures) from error
+    except RayActorError as error:  # what of Ray Train's own runs beside this process
+        raise LostTrainer(line(error)) from error
+    raise RuntimeError("the trainers ended without a word")
+
+
+def _failure(errors: Mapping[int, Exception]) -> Exception:
+    """What to make of the errors of an attempt, by rank: who lost another trainer says so, too."""
+    lost = [error for error in errors.values() if _is_lost(error)]
+    if lost:
+        return LostTrainer(line(lost[0]))
+    said = [error for error in errors.values() if not isinstance(error, LostProcess)]
+    ours = [error for error in said if isinstance(error, GuiAgentError)]
+    return next(iter([*ours, *said]), None) or LostTrainer(line(errors[min(errors)]))
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether Ray says that a process or a node is no more, and not what an actor itself raised."""
+    return type(error).__module__.startswith("ray.") and not isinstance(error, RayTaskError)
+
+
+class _OwnGroup(TorchConfig):
+    """Ray Train makes no process group: `training.launch.ray_trainer` does, which listens less widely."""
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return _SharedDevices
+
+
+class _SharedDevices(Backend):
+    share_cuda_visible_devices = True  # of the trainers on a node: $LOCAL_RANK picks
+
+
+def trainers(loop: Callable[[], None], asked: RayConfig, scratch: Path) -> TorchTrainer:
+    """A job of Ray Train's that runs `loop` in every trainer, once."""
+    resources = {"CPU": TRAINER_CPUS} | ({"GPU": asked.gpus} if asked.gpus else {})
+    return TorchTrainer(
+        loop,
+        torch_config=_OwnGroup(),
+        scaling_config=ScalingConfig(
+            num_workers=asked.trainers, use_gpu=asked.gpus > 0, resources_per_worker=resources
+        ),
+        run_config=RunConfig(
+            name="train",
+            storage_path=str(scratch),
+            failure_config=FailureConfig(**_NEVER),
+        ),
+    )
+
+
+async def _wait_for(actors: Sequence[Any], on_warning: Callable[[str], None]) -> None:
+    """Until all of them run, on nodes that may have to come first; says what it waits for."""
+    waiting = {asyncio.wrap_future(actor.__ray_ready__.remote().future()) for actor in actors}
+    while waiting:
+        done, waiting = await asyncio.wait(waiting, timeout=_PATIENCE_S)
+        if waiting:
+            many = f"{len(waiting)} of {len(actors)} actors"
+            on_warning(f"waiting for {many} to start; the cluster has {_resources()}")
+        for started in done:
+            try:
+                started.result()
+            except RayActorError as error:
+                last = str(error).strip().splitlines()[-1].strip()
+                raise InfrastructureError(f"an actor of this run cannot start on its node: {last}") from error
+
+
+def _wanted(config: RayConfig) -> str:
+    gpus = f" with {config.gpus:g} GPUs each" if config.gpus else ""
+    return f"{config.trainers} trainers{gpus}"
+
+
+def _resources() -> str:
+    has = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return f"{has.get('CPU', 0):g} CPUs and {has.get('GPU', 0):g} GPUs"
+
+
+def _here() -> NodeAffinitySchedulingStrategy:
+    """On this process's node: with it all ends anyway."""
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
 
 
 def host_of(host: type, cpus: float, gpus: float) -> Any:

@@ -83,6 +83,11 @@ class EngineHost:
         self._version = version
         return True
 
+    async def close(self) -> None:
+        """End what it started and remove its files, which an actor that is killed leaves behind."""
+        await asyncio.to_thread(self._engine.close)
+        self._folder.cleanup()
+
 
 class RayEngine:
     """The engines of all hosts as one `Engine`. A conversation stays with one of them while that lives."""

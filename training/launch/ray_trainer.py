@@ -1,63 +1,156 @@
-"""The trainer of a run on a Ray cluster: `training.train` in an actor, with a crew in others."""
+"""A trainer of a run on a Ray cluster, a worker of Ray Train's: rank 0 conducts the run, others follow it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import ray
+import torch
+from ray import train as ray_train
+from ray.train.collective import broadcast_from_rank_zero
+from ray.util.queue import Queue
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from guiagent.errors import InfrastructureError
 from rewards.verdicts import Judge
 from training.config import TrainConfig
+from training.launch.leading import follow, leading
 from training.launch.ray_players import crew_on_ray
-from training.mirror import run_folder
+from training.mirror import RunFolder, hand_over, local_folder, pull, run_folder, set_aside
+from training.parallel import STEP_TIMEOUT, Distributed, joined
+from training.storage import Storage
 from training.train import Progress, Trained, train
 
 OpenJudge = Callable[[], AbstractAsyncContextManager[Judge | None]]
 
+_UPLOAD_S = 300.0  # for what a trainer before this one left on the node and not yet at the run's URL
 
-class TrainerHost:
-    """The trainer. `run` tells of every update, and of the end."""
 
-    def __init__(self, config: TrainConfig, run: str, engines: list[Any], hosts: list[Any]) -> None:
-        self._config = config
-        self._run = run
-        self._crew = crew_on_ray(engines, hosts)
+@dataclass(frozen=True)
+class Job:
+    """What every trainer is told. `goes_on`: others were here before, and came as far as an update."""
 
-    async def run(self, open_judge: OpenJudge, goes_on: bool) -> AsyncIterator[Progress | Trained | str]:
-        """A line of text is a warning. `goes_on`: another trainer was here before.
+    config: TrainConfig
+    run: str  # a folder or a URL
+    engines: list[str]
+    hosts: list[Any]
+    open_judge: OpenJudge
+    goes_on: bool
+    told: Queue  # for the driver: updates, what came of the run, and warnings as lines of text
 
-        Raises what `training.train.train` raises, and InfrastructureError where the run is not here to go on.
-        """
-        loop = asyncio.get_running_loop()
-        told: asyncio.Queue[Progress | Trained | str | None] = asyncio.Queue()
 
-        def tell(news: Progress | Trained | str | None) -> None:
-            loop.call_soon_threadsafe(told.put_nowait, news)
+def work(job: Job) -> None:
+    """What every trainer does.
 
-        def work() -> None:
-            try:
-                with run_folder(self._run, tell) as folder:
-                    if goes_on and not (folder.path / "config.toml").is_file():
-                        raise InfrastructureError(
-                            f"the trainer was lost, and {folder.path} is not where another one was started: "
-                            "keep runs on storage that all nodes share, or at a URL (--run s3://...)"
-                        )
-                    tell(asyncio.run(self._train(folder.path, folder.check, open_judge, tell)))
-            finally:
-                tell(None)
+    Raises what `training.train.train` raises, LostProcess where another trainer is no more, and
+    InfrastructureError where the run is not here to go on.
+    """
+    torch.set_num_threads(1)
+    with joined_trainers() as ranks:
+        if ranks.rank:
+            _follow(job, ranks)
+        else:
+            job.told.put(_lead(job, ranks))
 
-        working = asyncio.create_task(asyncio.to_thread(work))  # waits for actors, as this loop must not
-        while (news := await told.get()) is not None:
-            yield news
-        await working
 
-    async def _train(
-        self, folder: Path, check: Callable[[], None], open_judge: OpenJudge, tell: Callable[[Progress], None]
-    ) -> Trained:
-        def progress(update: Progress) -> None:
-            check()
-            tell(update)
+@contextmanager
+def joined_trainers() -> Iterator[Distributed]:
+    """In one of Ray Train's workers: all of them, joined by `training.parallel.joined`."""
+    context = ray_train.get_context()
+    rank, world, local = context.get_world_rank(), context.get_world_size(), context.get_local_rank()
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(local))
+    with joined(_meeting(rank, world)) as ranks:
+        yield ranks
 
-        async with open_judge() as judge:
-            return await train(self._config, folder, self._crew, progress, judge)
+
+def _meeting(rank: int, world: int) -> TCPStore:
+    """Where the trainers find each other: a port of rank 0's node, at the address that Ray has of it only.
+
+    Ray Train's own process group, and every store that PyTorch opens itself, listen on all interfaces.
+    """
+    address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    if address.startswith("127."):
+        os.environ.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo")
+    listener = None
+    if rank == 0:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listener = socket.create_server((address, 0), family=family)
+    host, port = broadcast_from_rank_zero(listener.getsockname()[:2] if listener else None)
+    served = listener.detach() if listener else None
+    return TCPStore(
+        host, port, world, rank == 0, STEP_TIMEOUT, wait_for_workers=False, master_listen_fd=served
+    )
+
+
+def _lead(job: Job, ranks: Distributed) -> Trained:
+    with _run_folder(job.run, job.told.put) as folder:
+        if job.goes_on and not (folder.path / "config.toml").is_file():
+            raise InfrastructureError(
+                f"the trainer was lost, and {folder.path} is not where another one was started: "
+                "keep runs on storage that all nodes share, or at a URL (--run s3://...)"
+            )
+        if ranks.world > 1:
+            _upload(folder)
+        with leading(ranks) as open_learner:
+            return asyncio.run(_train(job, folder, open_learner))
+
+
+@contextmanager
+def _run_folder(run: str, on_warning: Callable[[str], None]) -> Iterator[RunFolder]:
+    """The run's folder on this node; with a run at a URL, any node can have the next trainer."""
+    if "://" in run and (aside := set_aside(run)):
+        on_warning(
+            f"{run} went on elsewhere after a trainer was lost on this node; what it left is in {aside}"
+        )
+    with run_folder(run, on_warning) as folder:
+        yield folder
+    hand_over(folder.path)
+
+
+async def _train(job: Job, folder: RunFolder, open_learner: Callable[..., Any]) -> Trained:
+    def progress(update: Progress) -> None:
+        folder.check()
+        job.told.put(update)
+
+    crew = crew_on_ray(job.engines, job.hosts)
+    async with job.open_judge() as judge:
+        return await train(job.config, folder.path, crew, progress, judge, open_learner)
+
+
+def _follow(job: Job, ranks: Distributed) -> None:
+    if "://" not in job.run:
+        follow(job.config, ranks)
+        return
+    home = local_folder(job.run)
+    here = home.with_name(f"{home.name}-{ranks.rank}")  # killed, it leaves what the next one can use
+    try:
+        follow(job.config, ranks, partial(fetched, job.run, here))
+    finally:
+        shutil.rmtree(here, ignore_errors=True)
+
+
+def fetched(url: str, here: Path, checkpoint: Path) -> Path:
+    """The checkpoint of that name, from the run at `url` into a folder `here`; its own folder."""
+    name = f"checkpoints/{checkpoint.name}"
+    for other in here.glob("checkpoints/*"):
+        if other.name != checkpoint.name:
+            shutil.rmtree(other)
+    pull(Storage(url), here, under=f"{name}/")
+    return here / name
+
+
+def _upload(folder: RunFolder) -> None:
+    """Wait until the run's URL has its checkpoints, for the trainers of other nodes to fetch."""
+    patience = time.monotonic() + _UPLOAD_S
+    while (mirror := folder.check().get("mirror")) and (folder.path / "checkpoints").is_dir():
+        if mirror["rounds"] or time.monotonic() > patience:
+            return
+        time.sleep(0.1)

@@ -1,0 +1,261 @@
+"""One learner in several processes: what rank 0 does to its part, the others do to theirs.
+
+Rank 0 runs all that one process runs: rollouts, replay, metrics, checkpoints. A call of its `Learner` is a
+message to the others, msgpack and never a pickle, and then a collective computation of all. Who starts the
+processes makes no difference: torchrun (`training.launch.torchrun`) or Ray Train (`training.launch.ray`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+import xxhash
+from torch import Tensor
+
+from guiagent.errors import InfrastructureError
+from training import checkpoint as checkpoints
+from training.algorithms import find_algorithm
+from training.algorithms.algorithm import Algorithm
+from training.checkpoint import OptimizerState
+from training.config import TrainConfig, UpdateConfig, checkpoint_folder
+from training.encode import Encoder
+from training.labels import Labelled, Labels, labels_by_outcome
+from training.learner import Learner, Update
+from training.parallel import Distributed, LostProcess, collective, shard
+from training.replay import Group
+
+
+class _Open(msgspec.Struct, tag=True):
+    checkpoint: str
+    seal: str
+    start: str
+    temperature: float
+    longest: int
+
+
+class _Restore(msgspec.Struct, tag=True):
+    """Put back what the opened checkpoint's run had learned so far."""
+
+    state: dict[str, Any]
+
+
+class _Learn(msgspec.Struct, tag=True):
+    groups: list[Group]
+    frames: dict[str, bytes]
+    labels: dict[str, Labels]  # of trajectories; none where the algorithm does not ask for them
+
+
+class _Weights(msgspec.Struct, tag=True):
+    """Take part in gathering them; so of the others."""
+
+
+class _Adapter(msgspec.Struct, tag=True):
+    pass
+
+
+class _Optimizer(msgspec.Struct, tag=True):
+    pass
+
+
+class _Save(msgspec.Struct, tag=True):
+    pass
+
+
+class _End(msgspec.Struct, tag=True):
+    pass
+
+
+_Message = _Open | _Restore | _Learn | _Weights | _Adapter | _Optimizer | _Save | _End
+
+_decode: Callable[[bytes], _Message] = msgspec.msgpack.Decoder(_Message).decode
+
+Fetch = Callable[[Path], Path]
+
+
+class Others:
+    """The ranks that do as rank 0 says. `idle` while they wait for the next message."""
+
+    def __init__(self, ranks: Distributed) -> None:
+        self.ranks = ranks
+        self.idle = True
+
+    @contextmanager
+    def doing(self, message: _Message) -> Iterator[None]:
+        """Tell them, and do it here meanwhile. What breaks off leaves them in the middle of it."""
+        self.idle = False
+        with collective("learning"):
+            self.ranks.send(msgspec.msgpack.encode(message))
+            yield
+        self.idle = True
+
+    def dismiss(self) -> None:
+        """Tell them that the run is over. Those who are past hearing it see this process end."""
+        if self.idle:
+            with suppress(LostProcess), self.doing(_End()):
+                pass
+
+
+class LeadingLearner(Learner):
+    """Rank 0's part of a learner: before it does anything, it tells the other ranks to do the same."""
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        encoder: Encoder,
+        algorithm: Algorithm,
+        config: UpdateConfig,
+        *,
+        others: Others,
+        start: Path | None = None,
+        temperature: float = 1.0,
+        longest: int = 1,
+        labels: Labelled = labels_by_outcome,
+    ) -> None:
+        self._others, self._labelled = others, labels
+        self._asks = "labels" in algorithm.signals
+        self._told: dict[str, Labels] = {}  # of a judge's log that may grow: here what the others are told
+        asked = _Open(
+            str(checkpoint),
+            _seal(checkpoint),
+            str(start or checkpoint),
+            temperature,
+            longest,
+        )
+        with others.doing(asked):
+            super().__init__(
+                checkpoint, encoder, algorithm, config,
+                start=start, temperature=temperature, longest=longest, labels=lambda one: self._told[one.id],
+                **_placement(config, others.ranks),
+            )  # fmt: skip
+
+    def step(self, groups: Sequence[Group], frame: Callable[[str], bytes]) -> Update:
+        members = [member for group in groups for member in group.members]
+        hashes = sorted({step.frame for member in members for step in member.steps})
+        self._told = {member.id: self._labelled(member) for member in members} if self._asks else {}
+        message = _Learn(list(groups), {hash: frame(hash) for hash in hashes}, self._told)
+        with self._others.doing(message):
+            return super().step(groups, frame)
+
+    def weights(self) -> dict[str, Tensor]:
+        with self._others.doing(_Weights()):
+            return super().weights()
+
+    def adapter(self) -> dict[str, Tensor]:
+        with self._others.doing(_Adapter()):
+            return super().adapter()
+
+    def optimizer_state(self) -> OptimizerState:
+        with self._others.doing(_Optimizer()):
+            return super().optimizer_state()
+
+    def save(self, directory: Path) -> None:
+        with self._others.doing(_Save()):
+            super().save(directory)
+
+    def restore(self, state: Mapping[str, Any], critic: dict[str, Tensor]) -> None:
+        with self._others.doing(_Restore(dict(state))):
+            super().restore(state, critic)
+
+
+@contextmanager
+def leading(ranks: Distributed) -> Iterator[Callable[..., Learner]]:
+    """On rank 0: what makes the run's learner, called as `Learner` is. On leaving, the others are dismissed.
+
+    Where there are no others, it is a learner as any.
+    """
+    if ranks.world == 1:
+        yield Learner
+        return
+    others = Others(ranks)
+    try:
+        yield partial(LeadingLearner, others=others)
+    finally:
+        others.dismiss()
+
+
+def follow(config: TrainConfig, ranks: Distributed, fetch: Fetch | None = None) -> None:
+    """On every other rank: do what rank 0 does to its learner, until it says that the run is over.
+
+    `fetch` brings a checkpoint of the run to this machine where it has not got it: that folder, where it is.
+
+    Raises LostProcess where another rank is no more, DivergedError as rank 0 does, and InfrastructureError
+    where the run's checkpoint cannot be had here.
+    """
+    checkpoint_folder(config.policy)  # rank 0 names it by its path; here it may have to be downloaded first
+    path, learner = Path(), None
+    told: dict[str, Labels] = {}
+    while True:
+        with collective("waiting"):
+            message = _decode(ranks.receive())
+        if isinstance(message, _End):
+            return
+        with collective("learning"):
+            if isinstance(message, _Open):
+                path = _found(message, fetch)
+                learner = _opened(message, path, config, ranks, lambda one: told[one.id])
+                continue
+            assert learner is not None, "rank 0 opens a learner before it asks anything of it"
+            match message:
+                case _Restore(state):
+                    loaded = checkpoints.reopen(path.parent)
+                    loaded.restore(learner.optimizer, {})
+                    learner.restore(state, loaded.extra("critic"))
+                case _Learn(groups, frames, labels):
+                    told.clear()
+                    told.update(labels)
+                    learner.step(groups, frames.__getitem__)
+                case _Weights():
+                    learner.weights()
+                case _Adapter():
+                    learner.adapter()
+                case _Optimizer():
+                    learner.optimizer_state()
+                case _Save():
+                    learner.save(Path())  # it only takes part: rank 0 writes
+
+
+def _found(asked: _Open, fetch: Fetch | None) -> Path:
+    """The model that rank 0 opens, where this process has it: byte for byte the same, for the parts of two
+    checkpoints are no model."""
+    model = Path(asked.checkpoint)
+    if fetch is not None and _seal(model) != asked.seal:
+        model = fetch(model.parent) / model.name
+    if _seal(model) != asked.seal:
+        raise InfrastructureError(
+            f"{model.parent} is not on every node what it is where the run is: keep runs on storage that all "
+            "nodes share, or at a URL (--run s3://...)"
+        )
+    return model
+
+
+def _seal(model: Path) -> str:
+    """Tells the checkpoint of a run from every other one; "" for a model that is in none."""
+    try:
+        return xxhash.xxh3_128_hexdigest((model.parent / "manifest.json").read_bytes())
+    except FileNotFoundError:
+        return ""
+
+
+def _opened(
+    asked: _Open, checkpoint: Path, config: TrainConfig, ranks: Distributed, labels: Labelled
+) -> Learner:
+    return Learner(
+        checkpoint,
+        Encoder(Path(asked.start), config.dialect, config.max_pixels),
+        find_algorithm(config.update.algorithm),
+        config.update,
+        start=Path(asked.start),
+        temperature=asked.temperature,
+        longest=asked.longest,
+        labels=labels,
+        **_placement(config.update, ranks),
+    )
+
+
+def _placement(config: UpdateConfig, ranks: Distributed) -> dict[str, Any]:
+    precision = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
+    return {"device": ranks.device, "ranks": ranks, "shard": partial(shard, ranks=ranks, precision=precision)}
