@@ -35,8 +35,9 @@ from training.encode import Encoder
 from training.fitting import Fit, claimed
 from training.metrics import Metrics, accelerator_figures
 from training.network import Network, Shard
-from training.packing import Pack, bins, stored_tokens, tree
+from training.packing import tree
 from training.parallel import Distributed, shard, shares
+from training.passes import Pass, passes
 from training.ranks import Alone, Ranks
 
 
@@ -167,7 +168,7 @@ class _Session:
         tokens = ranks.sum([_learned(examples) if mine else 0])[0]
         loss = packed = flops = 0.0
         self._optimizer.zero_grad()
-        for pack, live in self._passes(examples, mine):
+        for _, pack, live in self._passes(examples, mine):
             part = -self._network.score(pack).logprobs.sum() / tokens
             (part * live).backward()
             if live:
@@ -211,7 +212,7 @@ class _Session:
         for start in range(0, len(draws), self._config.batch):
             examples, mine = self._share(draws[start : start + self._config.batch])
             tokens += _learned(examples) if mine else 0
-            for pack, live in self._passes(examples, mine):
+            for _, pack, live in self._passes(examples, mine):
                 loss -= live * float(self._network.score(pack).logprobs.sum())
         loss, tokens = self._ranks.sum([loss, tokens])
         return loss / tokens
@@ -226,16 +227,14 @@ class _Session:
             examples.append(demonstration(found[i], history, self._encoder, self._store.frame))
         return examples, bool(mine)
 
-    def _passes(self, examples: Sequence[list[Context]], mine: bool) -> Iterator[tuple[Pack, bool]]:
-        """The examples in packs. All processes have equally many: who has fewer computes one in vain, marked
-        False, for the passes of a sharded model are collective."""
-        trees = [tree(example, self._encoder.image_token) for example in examples]
-        groups = bins([stored_tokens(branches) for branches in trees], self._config.update.batch_tokens)
-        most = int(self._ranks.largest([float(len(groups))])[0])
-        for number in range(most):
-            live = mine and number < len(groups)
-            group = groups[number if live else 0]
-            yield self._network.pack([trees[i] for i in group], self._store.frame), live
+    def _passes(self, examples: Sequence[list[Context]], mine: bool) -> Iterator[Pass]:
+        return passes(
+            [tree(example, self._encoder.image_token) for example in examples],
+            range(len(examples)) if mine else [],
+            lambda some: self._network.pack(some, self._store.frame),
+            budget=self._config.update.batch_tokens,
+            ranks=self._ranks,
+        )
 
     def _log(self, figures: dict[str, Any]) -> None:
         if self._metrics is not None:
