@@ -377,7 +377,7 @@ class Learner:
             ranks=self._ranks,
         )
         for members, one, live in found:
-            yield [lessons[index] for index in members], one, live
+            yield [lessons[index] for index in members], one.to(self._network.device), live
 
     def _everywhere(self, lessons: Sequence[Lesson], own: Mapping[int, Tensor], width: int) -> list[Tensor]:
         """[steps, width] for each lesson, which one process has, in all of them."""

@@ -81,10 +81,9 @@ class Network:
         return size
 
     def pack(self, trajectories: list[list[Branch]], frame: Callable[[str], bytes]) -> Pack:
-        """`frame` gives a stored screenshot's bytes by its hash."""
+        """On the CPU, in any thread. `frame` gives a stored screenshot's bytes by its hash."""
         encoder = self._encoder
-        made = pack(trajectories, lambda name: encoder.picture(frame(name)), encoder.image_token, self._merge)
-        return made.to(self.device)
+        return pack(trajectories, lambda name: encoder.picture(frame(name)), encoder.image_token, self._merge)
 
     def score(self, pack: Pack, *, entropy_gradient: bool = False, hidden: bool = False) -> Scores:
         """Under the model as it is now."""

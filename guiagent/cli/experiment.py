@@ -87,6 +87,8 @@ def training_line(progress: "training.Progress") -> str:
         line += f"  proposals {p.proposals.get('accepted', 0)} of {sum(p.proposals.values())}"
     if p.unjudged:
         line += f"  unjudged {sum(p.unjudged.values())}"
+    if p.unlabelled:
+        line += f"  unlabelled {sum(p.unlabelled.values())}"
     if p.judged_gap is not None:
         line += f"  judged-true {100 * p.judged_gap:+.0f} points"
     return line
@@ -170,7 +172,7 @@ def _report(experiment: Experiment, measured: _Measured, ledger: dict[str, Any])
         for result in (measured.before, measured.after, *measured.baselines)
         for episode in result.episodes
     ]
-    rolled_out = list(train)
+    rolled_out = [trajectory for trajectory in train if trajectory.group]  # no adopted seeds
     summary = RunSummary(
         title=experiment.title,
         commit=commit(),
