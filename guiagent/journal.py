@@ -28,6 +28,7 @@ class Journal(Generic[Line]):
         self.recovered = 0
         self._decode = msgspec.json.Decoder(type).decode
         self._file = -1
+        self._end = 0  # of the lines that are there to stay
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -66,22 +67,34 @@ class Journal(Generic[Line]):
 
     def append(self, line: Line) -> None:
         """Whole and on the disk, or not there at all."""
-        end = os.fstat(self._file).st_size
+        data = msgspec.json.encode(line) + b"\n"
         try:
-            view = memoryview(msgspec.json.encode(line) + b"\n")
-            while view:
-                view = view[os.write(self._file, view) :]
-            os.fsync(self._file)
+            try:
+                self._cut()
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._file, view) :]
+                os.fsync(self._file)
+            except BaseException:
+                self._cut()
+                raise
         except OSError as error:
-            os.ftruncate(self._file, end)
-            raise InfrastructureError(f"cannot write to {self.path}: {error.strerror}") from error
+            raise InfrastructureError(
+                f"cannot write to {self.path}: {error.strerror}; make room or mend the disk, and try again"
+            ) from error
+        self._end += len(data)
+
+    def _cut(self) -> None:
+        """Takes away what a failed `append` has left; where it cannot now, the next one begins with it."""
+        if os.fstat(self._file).st_size > self._end:
+            os.ftruncate(self._file, self._end)
 
     def _mend(self) -> None:
         data = self.path.read_bytes()
-        end = data.rfind(b"\n") + 1
-        self.recovered = len(data) - end
+        self._end = data.rfind(b"\n") + 1
+        self.recovered = len(data) - self._end
         if self.recovered:
-            os.ftruncate(self._file, end)
+            os.ftruncate(self._file, self._end)
             os.fsync(self._file)
 
 

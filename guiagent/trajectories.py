@@ -8,6 +8,7 @@ frames all lie before it. A trajectory is committed once its entry is synced, or
 
 import fcntl
 import os
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ _MARKER = b"GTJ1"
 _HEADER = struct.Struct("<4sBIQ")
 _FRAME, _TRAJECTORY = 1, 2
 _HASH_BYTES = 16
+_SEGMENT = re.compile(r"segment-[0-9]{6}\.log")
 
 _decode = msgspec.msgpack.Decoder(Trajectory).decode
 
@@ -73,9 +75,9 @@ class TrajectoryStore:
         )
         self._file = self._lock_file = -1
         self._end = 0
-        if readonly and not self.root.is_dir():
-            raise UsageError(f"there is no trajectory store at {root}: give the folder of one")
         try:
+            if readonly and not self.root.is_dir():
+                raise UsageError(f"there is no trajectory store at {root}: give the folder of one")
             self._open()
         except OSError as error:
             self.close()
@@ -200,11 +202,12 @@ class TrajectoryStore:
             offset = self._end
             view = memoryview(data)
             try:
+                self._cut()
                 while view:
                     view = view[os.pwrite(self._file, view, self._end + len(data) - len(view)) :]
                 os.fsync(self._file)
             except BaseException:
-                os.ftruncate(self._file, self._end)
+                self._cut()
                 raise
         except OSError as error:
             raise InfrastructureError(
@@ -213,6 +216,11 @@ class TrajectoryStore:
             ) from error
         self._end += len(data)
         return self._segment(self._number), offset
+
+    def _cut(self) -> None:
+        """Takes away what a failed commit has left; where it cannot now, the next one begins with it."""
+        if os.fstat(self._file).st_size > self._end:
+            os.ftruncate(self._file, self._end)
 
     def _segment(self, number: int) -> Path:
         return self.root / f"segment-{number:06d}.log"
@@ -242,9 +250,12 @@ class TrajectoryStore:
                 raise InfrastructureError(
                     f"another process is writing to {self.root}: stop it, or use another folder"
                 ) from None
-        segments = sorted(self.root.glob(f"segment-{'[0-9]' * 6}.log"))
+        # No glob: to it a folder that may not be listed is an empty one, and commits would begin anew.
+        segments = sorted(self.root / name for name in os.listdir(self.root) if _SEGMENT.fullmatch(name))
         end = 0
-        for segment in segments:
+        for number, segment in enumerate(segments, 1):
+            if segment != self._segment(number):
+                raise InfrastructureError(f"{self._segment(number)} is missing: restore it from a copy")
             end = self._load(segment, is_last=segment == segments[-1])
         if not self._readonly:
             self._start_segment(int(segments[-1].stem.removeprefix("segment-")) if segments else 1)

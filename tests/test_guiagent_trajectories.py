@@ -269,6 +269,57 @@ def test_a_disk_that_fails_to_sync_has_committed_nothing(
     assert TrajectoryStore(tmp_path, readonly=True).ids == ["a"]
 
 
+def test_what_a_failed_commit_could_not_take_away_goes_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole entries lie behind the end then, and the next commit would let them stand."""
+
+    def failing(*_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with TrajectoryStore(tmp_path) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", failing)
+            patch.setattr(os, "ftruncate", failing)
+            with pytest.raises(InfrastructureError, match="Input/output error"):
+                store.commit([make(store, name, name.encode() * 100) for name in ("a", "b", "c")])
+        store.commit([make(store, "d", b"short")])
+    with TrajectoryStore(tmp_path) as store:
+        assert (store.ids, store.recovered) == (["d"], 0)
+
+
+def test_a_segment_that_is_gone_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("guiagent.trajectories.SEGMENT_BYTES", 100)
+    with TrajectoryStore(tmp_path) as store:
+        for name in "abc":
+            store.commit([make(store, name, b"x" * 200)])
+    (tmp_path / "segment-000002.log").rename(tmp_path / "away")
+    with pytest.raises(InfrastructureError, match=r"segment-000002\.log is missing"):
+        TrajectoryStore(tmp_path)
+    (tmp_path / "away").rename(tmp_path / "segment-000002.log")
+    with TrajectoryStore(tmp_path) as store:
+        assert store.ids == ["a", "b", "c"]
+
+
+def test_a_folder_that_may_not_be_listed_is_not_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that took it for one would cut off all there is as a torn tail."""
+    with TrajectoryStore(tmp_path) as store:
+        store.commit([make(store, "a", b"one")])
+
+    def refused(path: Path) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", refused)
+        patch.setattr(os, "scandir", refused)
+        with pytest.raises(InfrastructureError, match="Permission denied"):
+            TrajectoryStore(tmp_path)
+    with TrajectoryStore(tmp_path) as store:
+        assert store.ids == ["a"]
+
+
 _FILL = """
 import sys
 from pathlib import Path

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 
 import training
 from guiagent.errors import InfrastructureError
-from training.checkpoint import Generator, load, optimizer_state, save, verify
+from training.checkpoint import Generator, load, optimizer_state, reopen, save, verify
 
 FILE_CALLS = {"open", "write", "fsync", "mkdir", "rename", "replace", "symlink", "unlink", "rmdir"}
 FILE_CALLS |= {"serialize_file"}  # safetensors
@@ -293,7 +293,7 @@ def test_a_missing_or_cut_file_is_named(root: Path, name: str):
     assert fault is not None
     assert fault.startswith(name)
     (path / name).unlink()
-    assert verify(path) == f"{Path(name).name}: No such file or directory"
+    assert verify(path) == f"{name}: No such file or directory"
 
 
 def test_when_none_can_be_used_one_line_says_why_and_what_to_do(root: Path):
@@ -306,6 +306,50 @@ def test_when_none_can_be_used_one_line_says_why_and_what_to_do(root: Path):
         load(root)
     assert "\n" not in str(error.value)
     assert error.value.exit_code == 3
+
+
+def test_the_last_whole_one_is_not_removed_for_a_damaged_one(root: Path):
+    run = Run()
+    run.train(1).save(root)
+    flip(run.train(1).save(root) / "model" / "model.safetensors", 200)
+    Run.resume(root).train(1).save(root)
+    assert names(root) == ["latest", "step-000001", "step-000002", "step-000002.1"]
+    Run.resume(root).train(1).save(root)
+    assert names(root) == ["latest", "step-000002.1", "step-000003"]
+
+
+def test_a_folder_that_may_not_be_listed_is_not_an_empty_one(root: Path, monkeypatch: pytest.MonkeyPatch):
+    """A run that took it for one would start over, and remove what it finds later."""
+    run = Run()
+    run.train(1).save(root)
+
+    def refused(path: Path) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", refused)
+        with pytest.raises(InfrastructureError, match=r"cannot read .*checkpoints: Permission denied"):
+            load(root)
+        with pytest.raises(InfrastructureError, match="could not be saved"):
+            run.train(1).save(root)
+    assert names(root) == ["latest", "step-000001"]
+
+
+@pytest.mark.parametrize("name", ["optimizer.safetensors", "rng.safetensors", "extra-critic.safetensors"])
+def test_what_goes_bad_between_verifying_and_reading_is_one_line(root: Path, name: str):
+    run = Run().train(1)
+    more = {"critic": {"head": torch.ones(2)}}
+    path = save(
+        root, 1, save_model=run.save_model, optimizer=run.optimizer, state={}, rng=run.rng, extra=more
+    )
+    loaded = load(root)
+    assert loaded is not None
+    (path / name).unlink()
+    with pytest.raises(InfrastructureError, match=rf"cannot read .*{name}: No such file"):
+        loaded.restore(Run().optimizer, run.rng)
+        loaded.extra("critic")
+    with pytest.raises(InfrastructureError, match=r"cannot read .*step-000009"):
+        reopen(root / "step-000009")
 
 
 # Crashes

@@ -2,8 +2,11 @@
 
 import json
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -17,6 +20,17 @@ def episode(task: str, value: float | None, fault: Fault | None = None) -> Traje
     return Trajectory("id", task, 0, "", [], "task_done", Score(value), fault=fault)
 
 
+@contextmanager
+def size_limit(size: int) -> Iterator[None]:
+    """No file grows past it: writes end early and then fail with EFBIG (Python ignores SIGXFSZ)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 def test_a_line_an_update_with_every_tasks_success_since_the_last(tmp_path: Path):
     metrics = Metrics(tmp_path, after_step=0)
     for task, value in (("b", 1.0), ("a", 0.0), ("b", 0.0), ("b", 1.0)):
@@ -26,7 +40,7 @@ def test_a_line_an_update_with_every_tasks_success_since_the_last(tmp_path: Path
     metrics.update({"step": 1, "loss": 0.5, "staleness_histogram": [3, 1]})
     assert read(tmp_path)[0]["loss"] == 0.5  # there at once, for whoever watches
     metrics.episode(episode("a", 1.0))
-    metrics.update({"step": 2, "loss": float("nan"), "norm": float("inf")})
+    metrics.update({"step": 2, "loss": float("nan"), "phases": {"a": float("inf"), "b": np.float64(1)}})
     metrics.close()
     first, second = read(tmp_path)
     assert first == {
@@ -36,7 +50,7 @@ def test_a_line_an_update_with_every_tasks_success_since_the_last(tmp_path: Path
         "tasks": {"a": {"successes": 0, "episodes": 1}, "b": {"successes": 2, "episodes": 3}},
     }
     tasks = {"a": {"successes": 1, "episodes": 1}}
-    assert second == {"step": 2, "loss": None, "norm": None, "tasks": tasks}
+    assert second == {"step": 2, "loss": None, "phases": {"a": None, "b": 1.0}, "tasks": tasks}
 
 
 def test_what_was_judged_and_audited_is_compared(tmp_path: Path):
@@ -99,20 +113,66 @@ def test_a_resumed_run_drops_what_it_will_do_again(tmp_path: Path):
     assert [(line["step"], line["loss"]) for line in map(json.loads, lines)] == [(1, 1.0), (2, 1.0), (3, 2.0)]
 
 
+@pytest.mark.parametrize("damage", ["{nothing", "[]", '{"step": "two"}', ""])
+def test_a_damaged_line_is_named_and_nothing_is_dropped(tmp_path: Path, damage: str):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 1}}\n{damage}\n{{"step": 3}}\n')
+    before = path.read_bytes()
+    with pytest.raises(InfrastructureError, match=r"metrics\.jsonl: line 2 is damaged") as error:
+        Metrics(tmp_path, after_step=3)
+    assert "\n" not in str(error.value)
+    assert path.read_bytes() == before
+
+
 def test_a_run_that_wrote_nothing_has_no_updates(tmp_path: Path):
     assert read(tmp_path) == []
     Metrics(tmp_path, after_step=0).close()
     assert read(tmp_path) == []
 
 
+def test_where_curves_cannot_be_written_the_run_goes_on_and_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    metrics = Metrics(tmp_path, after_step=0)
+    metrics.update({"step": 1, "loss_by_layer": {str(n): 0.5 for n in range(20)}})
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    whole = events.read_bytes()
+    assert len(whole) > 2 * (tmp_path / "metrics.jsonl").stat().st_size
+    with size_limit(len(whole) + 5):
+        for step in (2, 3):
+            metrics.update({"step": step, "loss_by_layer": {"0": 1.0}})
+    metrics.close()
+    assert [line["step"] for line in read(tmp_path)] == [1, 2, 3]
+    assert events.read_bytes() == whole
+    (said,) = caplog.messages
+    assert said.startswith("warning   no more curves") and "File too large" in said
+    metrics = Metrics(tmp_path, after_step=2)  # which begins a file of its own
+    metrics.update({"step": 3, "loss_by_layer": {"0": 2.0}})
+    metrics.close()
+    curve = EventAccumulator(str(tmp_path / "tensorboard")).Reload().Scalars("loss_by_layer/0")
+    assert [(event.step, event.value) for event in curve] == [(1, 0.5), (3, 2.0)]
+
+
+def test_a_folder_for_curves_that_cannot_be_made_is_no_reason_to_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    (tmp_path / "tensorboard").write_text("")
+    metrics = Metrics(tmp_path, after_step=0)
+    metrics.update({"step": 1})
+    metrics.close()
+    assert [line["step"] for line in read(tmp_path)] == [1]
+    assert len(caplog.messages) == 1
+
+
 def test_a_full_disk_is_one_clear_line(tmp_path: Path):
     metrics = Metrics(tmp_path, after_step=0)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
-        with pytest.raises(InfrastructureError, match=r"cannot write .*metrics\.jsonl: .*make room"):
-            metrics.update({"step": 1, "loss": 1.0})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    with pytest.raises(InfrastructureError, match="cannot write"):
-        Metrics(tmp_path / "no such folder", after_step=0)
+    with (
+        size_limit(10),
+        pytest.raises(InfrastructureError, match=r"cannot write .*metrics\.jsonl: .*make room"),
+    ):
+        metrics.update({"step": 1, "loss": 1.0})
+    metrics.update({"step": 1, "loss": 1.0})
+    metrics.close()
+    assert [line["loss"] for line in read(tmp_path)] == [1.0]  # of the first one nothing is left
+    with pytest.raises(InfrastructureError, match="cannot read"):
+        Metrics(tmp_path / "metrics.jsonl", after_step=0)

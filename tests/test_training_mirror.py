@@ -1,10 +1,12 @@
 """Mirrored runs: what reaches the storage, what comes back of it, and what a failing storage cannot harm."""
 
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -15,9 +17,10 @@ from hypothesis import strategies as st
 from guiagent.errors import InfrastructureError, UsageError
 from guiagent.trajectories import TrajectoryStore
 from guiagent.types import PolicyStep, Score, Step, Trajectory
-from training import mirror
-from training.mirror import Mirror, MirrorStatus, local_folder, pull, ranges, run_folder
+from training import mirror, uploading
+from training.mirror import Mirror, MirrorStatus, local_folder, pull, run_folder
 from training.storage import Part, Storage
+from training.uploading import ranges
 
 NEVER_S = 3600.0  # rounds are the tests' own
 
@@ -267,6 +270,64 @@ def test_a_storage_that_stays_away_ends_in_one_line_and_the_next_start_catches_u
         assert store.ids == ["a"]
 
 
+def test_how_far_behind_the_storage_is_is_a_figure(flaky: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with opened(flaky, run) as mirrored:
+        (run / "metrics.jsonl").write_text("one\n")
+        mirrored._round()
+        good = mirrored.check()["mirror"]
+        assert (good["rounds"], good["failures"], good["uploaded_bytes"]) == (1, 0, 4)
+        (run / "metrics.jsonl").write_text("one\ntwo\n")
+        FlakyFileSystem.away = 1
+        began = mirrored.status.whole_at
+        mirrored._round()
+        bad = mirrored.check()["mirror"]
+        assert (bad["rounds"], bad["failures"], bad["uploaded_bytes"]) == (1, 1, 4)
+        assert bad["behind_s"] > good["behind_s"] >= 0 and mirrored.status.whole_at == began
+        mirrored._round()
+        again = mirrored.check()["mirror"]
+        assert (again["rounds"], again["failures"], again["uploaded_bytes"]) == (2, 1, 8)
+        assert mirrored.status.whole_at > began
+    with run_folder(str(tmp_path / "local"), print) as folder:
+        assert folder.check() == {}
+
+
+def test_a_folder_that_may_not_be_listed_is_not_taken_for_removed(
+    flaky: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left out of two snapshots, its files would be gone from the storage."""
+    run = tmp_path / "run"
+    with opened(flaky, run) as mirrored:
+        with TrajectoryStore(run / "trajectories") as store:
+            commit(store, "a")
+        mirrored._round()
+        before, scandir = named(flaky), os.scandir
+
+        def refused(path: str) -> Any:
+            if str(path).endswith("trajectories"):
+                raise PermissionError("not yours")
+            return scandir(path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "scandir", refused)
+            for _ in range(3):
+                mirrored._round()
+        assert mirrored.status.failures == 3 and "not yours" in mirrored.status.error
+        assert named(flaky) == objects(flaky) == before
+
+
+def test_a_folder_that_does_not_say_whose_it_is_is_left_alone(flaky: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with opened(flaky, run):
+        (run / "metrics.jsonl").write_text("one\n")
+    (run / "metrics.jsonl").write_text("one\ntwo\n")
+    (run / "mirror.json").write_text("{")
+    with pytest.raises(InfrastructureError, match=r"cannot read .*mirror\.json") as error:
+        opened(flaky, run)
+    assert "\n" not in str(error.value)
+    assert (run / "metrics.jsonl").read_text() == "one\ntwo\n"
+
+
 def test_an_error_of_the_run_is_not_hidden_by_the_storages(flaky: str, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), opened(flaky, tmp_path / "run"):
         FlakyFileSystem.away = 1000
@@ -348,8 +409,8 @@ def test_parts_stay_few_and_cover_the_file(growth: list[int]) -> None:
     """Every round adds some bytes; with parts of 100 bytes at most."""
     parts: list[Part] = []
     size = 0
-    full = mirror.PART_BYTES
-    mirror.PART_BYTES = 100
+    full = uploading.PART_BYTES
+    uploading.PART_BYTES = 100
     try:
         for added in growth:
             size += added
@@ -360,4 +421,4 @@ def test_parts_stay_few_and_cover_the_file(growth: list[int]) -> None:
             parts = [*parts[:stay], *(Part("", end - start) for start, end in new)]
             assert len(parts) <= size / 100 + 66
     finally:
-        mirror.PART_BYTES = full
+        uploading.PART_BYTES = full

@@ -16,6 +16,7 @@ restores takes its share of them.
 
 import hashlib
 import json
+import logging
 import os
 import random
 import re
@@ -36,7 +37,7 @@ from torch.optim import Optimizer
 from guiagent.errors import InfrastructureError
 from training.parallel import sharded_like, whole
 
-KEEP = 2
+_log = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{6,})(?:\.(\d+))?")
 _TEMPORARY = ".tmp-"
 
@@ -56,6 +57,7 @@ class Loaded:
     step: int
     state: dict[str, Any]
     refused: tuple[str, ...]
+    _files: frozenset[str]
     _optimizer: dict[str, Any]
     _rng: dict[str, Any]
 
@@ -65,14 +67,22 @@ class Loaded:
         return self.path / "model"
 
     def extra(self, name: str) -> dict[str, Tensor]:
-        """The tensors that were saved under that name; {} where none were."""
-        file = self.path / _extra_file(name)
-        return load_file(file) if file.exists() else {}
+        """The tensors that were saved under that name; {} where none were. Raises InfrastructureError."""
+        return self._tensors(_extra_file(name)) if _extra_file(name) in self._files else {}
 
     def restore(self, optimizer: Optimizer, rng: Mapping[str, Generator]) -> None:
-        """Brings the optimiser and the generators, by their names, to where they were."""
-        restore_optimizer(optimizer, load_file(self.path / "optimizer.safetensors"), self._optimizer)
-        restore_rng(rng, load_file(self.path / "rng.safetensors"), self._rng)
+        """Brings the optimiser and the generators, by their names, to where they were.
+
+        Raises InfrastructureError where they cannot be read after all.
+        """
+        restore_optimizer(optimizer, self._tensors("optimizer.safetensors"), self._optimizer)
+        restore_rng(rng, self._tensors("rng.safetensors"), self._rng)
+
+    def _tensors(self, name: str) -> dict[str, Tensor]:
+        try:
+            return load_file(self.path / name)
+        except (OSError, SafetensorError, RuntimeError) as error:  # the last is torch's own of a failing disk
+            raise _unreadable(self.path / name, error) from error
 
 
 def save(
@@ -85,7 +95,7 @@ def save(
     rng: Mapping[str, Generator],
     extra: Mapping[str, Mapping[str, Tensor]] = _NOTHING,
 ) -> Path:
-    """Writes a checkpoint, durably, keeps only that and the one before it, and returns its folder.
+    """Writes a checkpoint, durably, keeps only that and the last whole one before it; returns its folder.
 
     `state` is JSON; `extra` are named sets of more tensors. A step that is already there (a run that went
     back, a last save) gets the suffix `.1`: no checkpoint is ever overwritten. After going back to an older
@@ -118,26 +128,32 @@ def save(
         _point(root, path)
         _prune(root, path)
     except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
         raise InfrastructureError(
-            f"the checkpoint of step {step} could not be saved in {root}: {reason}; the earlier ones are "
-            "untouched: make room, then start the run again to go on from the last of them"
+            f"the checkpoint of step {step} could not be saved in {root}: {_reason(error)}; the earlier ones "
+            "are untouched: make room, then start the run again to go on from the last of them"
         ) from error
     return path
 
 
 def load(root: Path) -> Loaded | None:
-    """The newest checkpoint in `root` that is whole; None where there is none at all.
+    """The newest checkpoint in `root` that is whole, and a warning for each newer one; None if there is none.
 
     Raises:
-        InfrastructureError: there are checkpoints, and not one of them is whole.
+        InfrastructureError: there are checkpoints, and not one of them is whole; `root` cannot be read.
     """
     refused: list[str] = []
-    for path in reversed(_checkpoints(root).values()):
-        if (fault := verify(path)) is not None:
-            refused.append(f"{path.name}: {fault}")
-            continue
-        return reopen(path, tuple(refused))
+    try:
+        checkpoints = _checkpoints(root)
+    except OSError as error:
+        raise _unreadable(root, error) from error
+    for path in reversed(checkpoints.values()):
+        fault = verify(path)
+        if fault is None:
+            try:
+                return _opened(path, tuple(refused))
+            except OSError as error:
+                fault = f"state.json: {error.strerror}"
+        refused.append(f"{path.name}: {fault}")
     if refused:
         raise InfrastructureError(
             f"no checkpoint in {root} can be used ({'; '.join(refused)}): restore one from a copy, "
@@ -146,16 +162,19 @@ def load(root: Path) -> Loaded | None:
     return None
 
 
-def reopen(path: Path, refused: tuple[str, ...] = ()) -> Loaded:
-    """A checkpoint that was verified already, in this process or in another one."""
-    saved = json.loads((path / "state.json").read_bytes())
-    return Loaded(path, saved["step"], saved["state"], refused, saved["optimizer"], saved["rng"])
+def reopen(path: Path) -> Loaded:
+    """A checkpoint that was verified already, in another process. Raises InfrastructureError."""
+    try:
+        return _opened(path, ())
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def verify(path: Path) -> str | None:
     """Why a checkpoint cannot be used, in a few words; None where every byte is what was written."""
+    name = "manifest.json"
     try:
-        raw = (path / "manifest.json").read_bytes()
+        raw = (path / name).read_bytes()
         manifest = json.loads(raw)
         if raw != _manifest_bytes(manifest["files"]):
             return "manifest.json is damaged"
@@ -168,7 +187,7 @@ def verify(path: Path) -> str | None:
     except (ValueError, TypeError, KeyError, AttributeError):
         return "manifest.json is damaged"
     except OSError as error:
-        return f"{Path(error.filename).name if error.filename else 'a file'}: {error.strerror}"
+        return f"{name}: {error.strerror}"
     return None
 
 
@@ -177,7 +196,7 @@ def optimizer_state(optimizer: Optimizer) -> OptimizerState:
 
     Collective where its parameters are sharded; rank 0 has the tensors then.
     """
-    saved = optimizer.state_dict()
+    saved = Optimizer.state_dict(optimizer)  # that of bitsandbytes hides its tensors in a dictionary more
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, dict[str, Any]] = {}
     for parameter, values in saved["state"].items():
@@ -227,6 +246,27 @@ def restore_rng(rng: Mapping[str, Generator], tensors: dict[str, Tensor], number
             generator.bit_generator.state = numbers[name]
 
 
+def _opened(path: Path, refused: tuple[str, ...]) -> Loaded:
+    """Warns of those that were `refused` on the way to it."""
+    saved = json.loads((path / "state.json").read_bytes())
+    files = frozenset(os.listdir(path))
+    for fault in refused:
+        _log.warning("warning   passed over a damaged checkpoint: %s", fault)
+    return Loaded(path, saved["step"], saved["state"], refused, files, saved["optimizer"], saved["rng"])
+
+
+def _unreadable(path: Path, error: Exception) -> InfrastructureError:
+    return InfrastructureError(
+        f"cannot read {path}: {_reason(error)}; mend the disk, then start the run again: what is damaged is "
+        "passed over"
+    )
+
+
+def _reason(error: Exception) -> str:
+    """In one line; an OSError of safetensors' own has no `strerror`."""
+    return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
+
+
 def _extra_file(name: str) -> str:
     return f"extra-{name}.safetensors"
 
@@ -268,8 +308,16 @@ def _sync(path: Path) -> None:
 
 def _checkpoints(root: Path) -> dict[tuple[int, int], Path]:
     """The checkpoints in `root` by step and attempt, oldest first."""
-    found = {match: path for path in root.glob("step-*") if (match := _NAME.fullmatch(path.name))}
+    found = {match: root / name for name in _names(root) if (match := _NAME.fullmatch(name))}
     return dict(sorted(((int(match[1]), int(match[2] or 0)), path) for match, path in found.items()))
+
+
+def _names(root: Path) -> list[str]:
+    """No glob: to it a folder that may not be listed is an empty one, and the run would start over in it."""
+    try:
+        return os.listdir(root)
+    except FileNotFoundError:
+        return []
 
 
 def _new_name(root: Path, step: int) -> Path:
@@ -287,16 +335,21 @@ def _point(root: Path, path: Path) -> None:
 
 
 def _prune(root: Path, newest: Path) -> None:
-    """Removes all but `newest` and the one before it; later ones too: the run has gone back behind them."""
+    """Removes what came before the last whole one before `newest`, and what came after `newest`: the run has
+    gone back behind that."""
     checkpoints = list(_checkpoints(root).values())
-    end = checkpoints.index(newest) + 1
-    for path in set(checkpoints) - set(checkpoints[:end][-KEEP:]):
+    kept = {newest}
+    for path in reversed(checkpoints[: checkpoints.index(newest)]):
+        kept.add(path)
+        if verify(path) is None:
+            break
+    for path in set(checkpoints) - kept:
         shutil.rmtree(path)  # interrupted, it leaves one that `verify` refuses and the next save removes
 
 
 def _sweep(root: Path) -> None:
     """Removes what an interrupted save left."""
-    for path in root.glob(f"{_TEMPORARY}*"):
+    for path in (root / name for name in _names(root) if name.startswith(_TEMPORARY)):
         if path.is_symlink():
             path.unlink()
         else:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,34 +12,33 @@ from time import monotonic
 from typing import Any
 
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
 from guiagent.errors import InfrastructureError
+from guiagent.journal import Journal
 from guiagent.types import Trajectory
 from training.agreement import Agreement, judged_and_true
+from training.board import Board
 
 
 class Metrics:
     """Appends one JSON object per update, with the success of every task among the episodes since the last
-    one, and of episodes that were judged and audited how far the two agree.
+    one, and of episodes that were judged and audited how far the two agree. A line is on the disk, whole,
+    when `update` returns.
 
     On resume, lines of updates after the checkpoint's `after_step` are dropped: they will be made again.
 
     Raises:
-        InfrastructureError: the disk is full or failing.
+        InfrastructureError: the disk is full or failing, or a line before the last is damaged.
     """
 
     def __init__(self, run: Path, after_step: int) -> None:
-        self._path = run / "metrics.jsonl"
-        kept = [line for line in _lines(self._path) if line["step"] <= after_step]
-        whole = self._path.with_suffix(".tmp")
-        try:
-            whole.write_text("".join(json.dumps(line) + "\n" for line in kept))
-            whole.replace(self._path)
-            self._file = self._path.open("a", buffering=1)
-            self._board = SummaryWriter(str(run / "tensorboard"), purge_step=after_step + 1)
-        except OSError as error:
-            raise self._failed(error) from error
+        path = run / "metrics.jsonl"
+        lines = read(run)
+        kept = [line for line in lines if line["step"] <= after_step]
+        if kept != lines:
+            _replace(path, kept)
+        self._journal = Journal(path, dict[str, Any])
+        self._board = Board(run / "tensorboard", after_step + 1)
         self._outcomes: dict[str, list[int]] = defaultdict(lambda: [0, 0])  # task: successes, episodes
         self._agreement = Agreement()
 
@@ -56,18 +56,11 @@ class Metrics:
         tasks = {task: {"successes": s, "episodes": n} for task, (s, n) in sorted(self._outcomes.items())}
         self._outcomes.clear()
         figures = figures | self._agreement_figures()
-        line = {name: None if _unknown(value) else value for name, value in figures.items()} | {
-            "tasks": tasks
-        }
-        try:
-            self._file.write(json.dumps(line) + "\n")
-            for name, value in _scalars(figures):
-                self._board.add_scalar(name, value, line["step"])
-        except OSError as error:
-            raise self._failed(error) from error
+        self._journal.append(_plain(figures) | {"tasks": tasks})
+        self._board.add(figures["step"], figures)
 
     def close(self) -> None:
-        self._file.close()
+        self._journal.close()
         self._board.close()
 
     def _agreement_figures(self) -> dict[str, Any]:
@@ -82,11 +75,6 @@ class Metrics:
             "judge_false_negative_rate": counted.false_negative_rate,
             "agreement": asdict(counted),
         }
-
-    def _failed(self, error: OSError) -> InfrastructureError:
-        return InfrastructureError(
-            f"cannot write {self._path}: {error.strerror}; make room, then start the run again to go on"
-        )
 
 
 class Phases:
@@ -123,31 +111,54 @@ def accelerator_figures() -> dict[str, float]:
 
 
 def read(run: Path) -> list[dict[str, Any]]:
-    """The updates of a run so far, in order; [] before the first."""
-    return _lines(run / "metrics.jsonl")
+    """The updates of a run so far, in order; [] before the first. A line cut short by a crash is left out.
 
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Whole lines only: a crash may have cut the last one short."""
-    if not path.is_file():
+    Raises:
+        InfrastructureError: the file cannot be read, or one of its lines is damaged.
+    """
+    path = run / "metrics.jsonl"
+    try:
+        *whole, _ = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
         return []
-    lines = []
-    for text in path.read_text().splitlines():
-        try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            break
-    return lines
+    except OSError as error:
+        raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
+    lines = [_line(text) for text in whole]
+    if None in lines:
+        raise InfrastructureError(
+            f"{path}: line {lines.index(None) + 1} is damaged; restore it from a copy, or remove that line"
+        )
+    return [line for line in lines if line is not None]
 
 
-def _unknown(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+def _line(text: bytes) -> dict[str, Any] | None:
+    """None for what is no update."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    return line if isinstance(line, dict) and isinstance(line.get("step"), int) else None
 
 
-def _scalars(figures: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """What can be drawn as curves: finite numbers, those of one kind under its name."""
-    for name, value in figures.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}/{key}", number) for key, number in _scalars(value))
-        elif isinstance(value, int | float) and math.isfinite(value) and name != "step":
-            yield name, value
+def _replace(path: Path, lines: list[dict[str, Any]]) -> None:
+    """Writes the file anew, durably: it has the old lines or the new ones, whatever happens."""
+    try:
+        whole = path.with_suffix(".tmp")
+        with whole.open("w") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        whole.replace(path)
+    except OSError as error:
+        raise InfrastructureError(
+            f"cannot write {path}: {error.strerror}; make room, then start the run again to go on"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: what is not finite is null, and numpy's floats are floats."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value

@@ -7,142 +7,27 @@ the newest snapshot, whole, and begins a new epoch, which ends the mirroring of 
 
 import contextlib
 import fcntl
-import itertools
 import os
 import threading
+import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import xxhash
 
 from guiagent.embedded import state_dir
 from guiagent.errors import GuiAgentError, InfrastructureError
-from guiagent.trajectories import whole_entries
-from training.storage import PART_BYTES, Manifest, Part, Storage
+from training.storage import Manifest, Part, Storage
+from training.uploading import OWN, Uploader, checkpoint_of, listed, unchanged
 
-_MANY = 64  # smaller parts than that at a file's end; then they are uploaded anew as one
-_MIRRORED = (
-    "checkpoints/step-*/**/*",  # first: what a checkpoint refers to is in the store that is listed after it
-    "**/trajectories/segment-*.log",
-    "*.jsonl",
-    "*.toml",
-    "*.json",
-    "*.html",
-    "eval/**/*",
-    "tensorboard/*",
-)
-_OWN = "mirror.json"  # in the local folder: which of the URL's writers it is
 _KEPT = 2  # snapshots: a reader has a round's time to fetch what the newest but one names
 _TRIES = 5  # for a reader that is slower than that
 _EVERY_S = 10.0
 _LONGEST_PAUSE_S = 300.0
-
-
-class Range(NamedTuple):
-    """Bytes of a file that are to be one part."""
-
-    start: int
-    end: int
-
-
-def ranges(kept: Sequence[Part], size: int) -> tuple[int, list[Range]]:
-    """How a file of `size` bytes goes on from the parts it has: how many of them stay, and what is added.
-
-    All stay until too many small ones are at the end, which are then replaced by one; so a file of b full
-    parts has fewer than b + 65, and no byte is uploaded more than twice per 64 rounds.
-    """
-    full = next((n for n, part in enumerate(kept) if part.bytes < PART_BYTES), len(kept))
-    stay = len(kept) if len(kept) - full < _MANY else full
-    start = sum(part.bytes for part in kept[:stay])
-    cuts = [*range(start, size, PART_BYTES), size]
-    return stay, [Range(a, b) for a, b in itertools.pairwise(cuts)]
-
-
-def unchanged(file: Path, parts: Sequence[Part], size: int) -> list[Part]:
-    """The leading parts whose bytes the file still has, within its first `size`."""
-    kept: list[Part] = []
-    offset = 0
-    with file.open("rb") as stream:
-        for part in parts:
-            offset += part.bytes
-            if offset > size or xxhash.xxh3_128_hexdigest(stream.read(part.bytes)) != part.hash:
-                break
-            kept.append(part)
-    return kept
-
-
-class Uploader:
-    """Brings a folder to a storage, round by round; remembers what it read, by size and time of change."""
-
-    def __init__(self, folder: Path, storage: Storage) -> None:
-        self.bytes = 0  # uploaded so far
-        self._folder = folder
-        self._storage = storage
-        self._read: dict[str, tuple[tuple[int, int], list[Part]]] = {}
-
-    def upload(self, before: Mapping[str, list[Part]]) -> dict[str, list[Part]]:
-        """Puts what the folder has and `before` has not; returns the files of the next snapshot.
-
-        A checkpoint that is removed meanwhile is left out; where none is left, those of `before` stay. Raises
-        what the storage raises.
-        """
-        files: dict[str, list[Part]] = {}
-        gone: set[str] = set()  # checkpoints and other files, removed while they were read
-        for name, file in _listed(self._folder):
-            if _checkpoint(name) in gone:
-                continue
-            try:
-                files[name] = self._upload(name, file, before.get(name, []))
-            except FileNotFoundError:
-                if file.exists():
-                    raise
-                gone.add(_checkpoint(name) or name)
-        files = {name: parts for name, parts in files.items() if _checkpoint(name) not in gone}
-        if not any(map(_checkpoint, files)):
-            files |= {name: parts for name, parts in before.items() if _checkpoint(name)}
-        return files
-
-    def _upload(self, name: str, file: Path, before: list[Part]) -> list[Part]:
-        stat = file.stat()
-        state, size = (stat.st_size, stat.st_mtime_ns), stat.st_size
-        if self._read.get(name) == (state, before):
-            return before
-        kept = unchanged(file, before, size)
-        if file.name.startswith("segment-"):
-            offset = sum(part.bytes for part in kept)
-            size = offset + whole_entries(file, offset)
-        stay, added = ranges(kept, size)
-        parts = list(kept[:stay])
-        with file.open("rb") as stream:
-            for start, end in added:
-                stream.seek(start)
-                data = stream.read(end - start)
-                part = Part(xxhash.xxh3_128_hexdigest(data), len(data))
-                self._storage.put_part(part, data)
-                self.bytes += part.bytes
-                parts.append(part)
-        self._read[name] = (state, parts)
-        return parts
-
-
-def _listed(folder: Path) -> Iterator[tuple[str, Path]]:
-    seen = {_OWN}
-    for pattern in _MIRRORED:
-        for file in sorted(folder.glob(pattern)):
-            name = file.relative_to(folder).as_posix()
-            if file.is_file() and not file.is_symlink() and name not in seen:
-                seen.add(name)
-                yield name, file
-
-
-def _checkpoint(name: str) -> str:
-    """The folder of the checkpoint that a file belongs to, "" for any other file."""
-    parts = name.split("/")
-    return parts[1] if parts[0] == "checkpoints" else ""
 
 
 def pull(storage: Storage, folder: Path, under: str = "") -> Manifest | None:
@@ -200,6 +85,7 @@ class MirrorStatus:
     rounds: int = 0  # that brought the URL to where the folder was
     failures: int = 0
     error: str = ""  # of the last round; "" where it went well
+    whole_at: float = field(default_factory=time.monotonic)  # when the last good round began, or the session
 
 
 class Mirror:
@@ -223,11 +109,15 @@ class Mirror:
         self._on_change = on_change
         self._ended = threading.Event()
         self._taken_over = False
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(folder / "mirror.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / "mirror.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise InfrastructureError(f"cannot work in {folder}: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._own = _claim(storage, folder)
+            self._kept = sorted(storage.manifests(), key=lambda manifest: manifest.order)
         except BlockingIOError:
             os.close(self._lock)
             raise InfrastructureError(f"another process runs in {folder}: wait for it or stop it") from None
@@ -237,7 +127,6 @@ class Mirror:
         except Exception as error:  # every storage has errors of its own
             os.close(self._lock)
             raise InfrastructureError(f"cannot reach {storage.url}: {_line(error)}") from error
-        self._kept = sorted(storage.manifests(), key=lambda manifest: manifest.order)
         self._garbage: set[str] = set()  # objects that no kept manifest names
         self._uploader = Uploader(folder, storage)
         self._thread = threading.Thread(target=self._mirror, name="mirror", daemon=True)
@@ -265,10 +154,22 @@ class Mirror:
         """Uploaded so far."""
         return self._uploader.bytes
 
-    def check(self) -> None:
-        """Raises InfrastructureError where somebody else has gone on with the run."""
+    def check(self) -> dict[str, Any]:
+        """How it goes, in figures. Raises InfrastructureError where somebody else has gone on with the run.
+
+        `behind_s`: that old is the newest state of the folder that is surely on the storage.
+        """
         if self._taken_over:
             raise _gone_on(self._storage, self.folder)
+        status = self.status
+        return {
+            "mirror": {
+                "behind_s": time.monotonic() - status.whole_at,
+                "rounds": status.rounds,
+                "failures": status.failures,
+                "uploaded_bytes": self.bytes,
+            }
+        }
 
     def _mirror(self) -> None:
         pause = self._every_s
@@ -278,7 +179,7 @@ class Mirror:
             pause = longer if self.status.error else self._every_s
 
     def _round(self) -> None:
-        was_away = bool(self.status.error)
+        was_away, began = bool(self.status.error), time.monotonic()
         try:
             self._bring()
         except Exception as error:  # every storage has errors of its own, and none of them may end the run
@@ -287,6 +188,7 @@ class Mirror:
         else:
             self.status.rounds += 1
             self.status.error = ""
+            self.status.whole_at = began
         if bool(self.status.error) != was_away:
             self._on_change(self.status)
 
@@ -318,20 +220,41 @@ def _line(error: Exception) -> str:
 def _claim(storage: Storage, folder: Path) -> _Own:
     """Goes on as the writer that the folder was, or restores the run into it as a new one."""
     newest = storage.newest()
-    mine = folder / _OWN
-    if mine.is_file():
-        own = msgspec.json.decode(mine.read_bytes(), type=_Own)
-        if newest is not None and newest.writer != own.writer and newest.epoch >= own.epoch:
+    mine = folder / OWN
+    if (own := _own(mine)) is not None:
+        if _superseded(own, newest):
             raise _gone_on(storage, folder)
         return own
     newest = pull(storage, folder)
     own = _Own(newest.epoch + 1 if newest else 1, uuid.uuid4().hex[:12])
     if newest is not None:  # from here on, whoever wrote before writes no more
         storage.publish(Manifest(own.epoch, newest.number + 1, own.writer, newest.files))
-    temporary = folder / f".tmp-{_OWN}"
-    temporary.write_bytes(msgspec.json.encode(own))
+        for name, stale in listed(folder):
+            if checkpoint_of(name) and name not in newest.files:  # handed over once, and gone since
+                stale.unlink()
+    temporary = folder / f".tmp-{OWN}"
+    with temporary.open("wb") as file:
+        file.write(msgspec.json.encode(own))
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(mine)
     return own
+
+
+def _superseded(own: _Own, newest: Manifest | None) -> bool:
+    return newest is not None and newest.writer != own.writer and newest.epoch >= own.epoch
+
+
+def _own(file: Path) -> _Own | None:
+    """Which writer the folder was; None where it was none so far."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=_Own)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise InfrastructureError(
+            f"cannot read {file}: {error}; if it is damaged, move {file.parent} away and start again"
+        ) from error
 
 
 def _gone_on(storage: Storage, folder: Path) -> InfrastructureError:
@@ -341,6 +264,29 @@ def _gone_on(storage: Storage, folder: Path) -> InfrastructureError:
     )
 
 
+def hand_over(folder: Path) -> None:
+    """Let whoever opens the run next, here or elsewhere, restore it from its URL. All of it is there once
+    `run_folder` was left without an error."""
+    (folder / OWN).unlink(missing_ok=True)
+
+
+def set_aside(url: str) -> Path | None:
+    """Moves the run's folder on this machine away where another machine has gone on from the URL; to where.
+
+    For those who know that nobody works in it: what it has and the URL has not is of no use to the run.
+    """
+    folder, storage = local_folder(url), Storage(url)
+    if (own := _own(folder / OWN)) is None:
+        return None
+    try:
+        newest = storage.newest()
+    except Exception as error:  # every storage has errors of its own
+        raise InfrastructureError(f"cannot reach {url}: {_line(error)}") from error
+    if not _superseded(own, newest):
+        return None
+    return folder.rename(folder.with_name(f"{folder.name}-{own.writer}"))
+
+
 def local_folder(url: str) -> Path:
     """Where a run at a URL works on this machine."""
     name = PurePosixPath(url).name or "run"
@@ -348,10 +294,11 @@ def local_folder(url: str) -> Path:
 
 
 class RunFolder(NamedTuple):
-    """Where a run works. `check` raises InfrastructureError where somebody else has gone on with it."""
+    """Where a run works. `check` gives what its metrics say of the mirroring, {} where there is none; it
+    raises InfrastructureError where somebody else has gone on with the run."""
 
     path: Path
-    check: Callable[[], None]
+    check: Callable[[], dict[str, Any]]
 
 
 @contextlib.contextmanager
@@ -361,7 +308,7 @@ def run_folder(run: str, on_warning: Callable[[str], None]) -> Iterator[RunFolde
     Raises what `Mirror` raises.
     """
     if "://" not in run:
-        yield RunFolder(Path(run), lambda: None)
+        yield RunFolder(Path(run), dict)
         return
 
     def changed(status: MirrorStatus) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from guiagent.errors import FaultError, InfrastructureError
+from guiagent.journal import Journal
 from guiagent.protocols import Device, Task
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.proposals import Outcome, Proposal, Refusal, digest_of, trial_outcome
@@ -77,18 +78,14 @@ class Proposals:
         self._seen: dict[str, int] = {}  # digest: which proposal it was last let in as
         self._open: dict[tuple[str, int], str] = {}  # proposals whose rollouts are not complete
         self._trials: dict[tuple[str, int], list[Trajectory]] = {}
-        try:
-            for entry in read(run):
-                self._recall(entry)
-            self._file = self._path.open("ab")
-            self._file.truncate(len(_whole(self._path.read_bytes())))
-        except OSError as error:
-            raise self._failed(error) from error
+        self._journal = Journal(self._path, Entry)
+        for entry in self._journal:
+            self._recall(entry)
         for trajectory in store:
             self.add(trajectory)
 
     def close(self) -> None:
-        self._file.close()
+        self._journal.close()
 
     def admit(self, task: str, seed: int, suggestion: Suggestion) -> bool:
         """True where what is suggested for the task and seed is something new, which is then written down.
@@ -146,22 +143,13 @@ class Proposals:
 
     def _write(self, entry: Entry) -> None:
         self._recall(entry)
-        try:
-            self._file.write(msgspec.json.encode(entry) + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise self._failed(error) from error
+        self._journal.append(entry)
         if self._in_vain >= _MOST_IN_VAIN and entry.outcome is not None:
             raise InfrastructureError(
                 f"the last {self._in_vain} proposals were all refused, the last as {entry.outcome.refusal} "
                 f"({entry.outcome.reason}): nothing is left to learn here; name other tasks in the recipe, "
                 f"and see {self._path}"
             )
-
-    def _failed(self, error: OSError) -> InfrastructureError:
-        return InfrastructureError(
-            f"cannot write {self._path}: {error.strerror}; make room, then start the run again to go on"
-        )
 
 
 def read(run: Path) -> list[Entry]:

@@ -26,6 +26,7 @@ class Publisher:
         await self.settle()
         copies = await asyncio.to_thread(_copied, weights)
         self._running = asyncio.create_task(self._bring(copies, version))
+        self._running.add_done_callback(_seen)
 
     async def settle(self) -> None:
         """Waits until everything published has arrived. Raises InfrastructureError where it did not."""
@@ -36,6 +37,13 @@ class Publisher:
     async def _bring(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
         await asyncio.to_thread(self._engine.load_weights, weights, version)
         self._published(version)
+
+
+def _seen(bringing: "asyncio.Task[None]") -> None:
+    """Where the run ends by something else, nobody asks what became of the last version; asyncio would print
+    a traceback of it."""
+    if not bringing.cancelled():
+        bringing.exception()
 
 
 def _copied(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -93,11 +93,13 @@ async def train(
     on_progress: Callable[[Progress], None],
     judge: Judge | None = None,
     open_learner: Callable[..., Learner] = Learner,
+    check: Callable[[], dict[str, Any]] = dict,
 ) -> Trained:
     """Train in the folder `run` until `config.steps`, `minutes` or `env_steps`; goes on where it was cut.
 
     With a `judge`, its verdicts are the rewards, and the tasks' own checks are kept as audits that nothing
-    here learns from. `open_learner` is called as `Learner` is.
+    here learns from. `open_learner` is called as `Learner` is. `check` is asked after every update: its
+    figures are written down, and what it raises ends the run.
 
     Raises UsageError (an unknown task, proposals without a judge, a step judge or seeds for an algorithm that
     has no use for them), InfrastructureError (disk full, checkpoints all damaged), and DivergedError when
@@ -107,7 +109,7 @@ async def train(
     async with _labeller(config) as labeller:
         with TrajectoryStore(run / "trajectories") as store, ExitStack() as held:
             configuration.save(config, run / "config.toml")
-            session = _Session(config, run, store, held, open_crew, judge, labeller, open_learner)
+            session = _Session(config, run, store, held, open_crew, judge, labeller, open_learner, check)
             return await session.run(on_progress)
 
 
@@ -135,7 +137,9 @@ class _Session:
         judge: Judge | None,
         labeller: StepJudge | None,
         open_learner: Callable[..., Learner],
+        check: Callable[[], dict[str, Any]],
     ) -> None:
+        self._check = check
         self._taskset = find_taskset(config.taskset)
         if isinstance(self._taskset, Proposed | BookTasks) and judge is None:
             raise UsageError("proposed tasks have no reward of their own: add [judge] to the recipe")
@@ -245,7 +249,7 @@ class _Session:
                 self._seconds = time.monotonic() - self._began
                 progress = self._progress(groups, update, rollouts)
                 figures = self._replay_figures() | self._signal_figures(groups) | self._utilisation(groups)
-                self._metrics.update(asdict(progress) | update.metrics | figures)
+                self._metrics.update(asdict(progress) | update.metrics | figures | self._check())
                 self._told = self._counted
                 on_progress(progress)
                 if time.monotonic() - self._saved > 60 * self._config.checkpoint_minutes:

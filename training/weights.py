@@ -102,7 +102,7 @@ def checkpoint_tensors(folder: Path) -> dict[str, tuple[str, list[int]]]:
                 for name in tensors.keys():  # noqa: SIM118 - no mapping
                     piece = tensors.get_slice(name)
                     found[name] = piece.get_dtype(), piece.get_shape()
-    except (OSError, SafetensorError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:  # RuntimeError: torch's, of a file it maps
         raise InfrastructureError(f"the weights in {folder} cannot be read: {error}; restore them") from error
     if not found:
         raise InfrastructureError(

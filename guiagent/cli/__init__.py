@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -245,7 +246,8 @@ def main() -> None:
     try:
         app()
     except GuiAgentError as error:
-        print(f"guiagent: {error}", file=sys.stderr)
+        with suppress(OSError):  # its disk may be full, too: the exit code says it then
+            print(f"guiagent: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except SystemExit as done:
         if done.code == _INTERRUPTED:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from eval.curve import training_curve
 from eval.report import RunSummary, write_report, write_summary
-from eval.results import Comparison, SuiteResult
+from eval.results import Comparison, SuiteResult, write_json
 from eval.suites.suite import Suite
 from eval.table import print_table
 from eval.viewer import frames_of, select
@@ -153,11 +153,10 @@ def _rates(result: SuiteResult) -> str:
 def _add_session(run: Path, seconds: float, megabytes: float) -> dict[str, Any]:
     """Sum up the run's sessions: an interrupted one counts as well as its continuation."""
     path = run / "sessions.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     ledger = json.loads(path.read_text()) if path.is_file() else {"wall_seconds": 0.0, "peak_memory_mb": 0.0}
     ledger["wall_seconds"] += seconds
     ledger["peak_memory_mb"] = max(ledger["peak_memory_mb"], megabytes)
-    path.write_text(json.dumps(ledger))
+    write_json(path, ledger)
     return ledger
 
 

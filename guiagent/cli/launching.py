@@ -41,13 +41,10 @@ def train_here(config: TrainConfig, run: "RunFolder", open_learner: OpenLearner 
         from training.learner import Learner
         from training.train import train
 
-        def progress(update: "Progress") -> None:
-            run.check()
-            on_progress(update)
-
         crew = crew_here(config, farm.client)
         async with judge_of(config) as judge:
-            return await train(config, run.path, crew, progress, judge, open_learner or Learner)
+            learner = open_learner or Learner
+            return await train(config, run.path, crew, on_progress, judge, learner, run.check)
 
     return work
 

@@ -1,8 +1,9 @@
 """A training run on replayed trajectories, made to be killed: all but the rollouts is the trainer's own.
 
 A session goes on from the run's checkpoint, and for every step commits the next group one member at a time,
-learns from it, writes its metrics and saves. `python -m tests.drills.replayed` forks sessions off a process
-that has all modules in memory, so that each takes as long as its work, and does no other file operations.
+learns from it, writes its metrics, saves and mirrors, each in the thread that the trainer does it in.
+`python -m tests.drills.replayed` forks sessions off a process that has all modules in memory, so that each
+takes as long as its work, and does no other file operations.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,10 +38,13 @@ from training.encode import Encoder
 from training.engine.policy import LocalPolicy
 from training.learner import Learner
 from training.metrics import Metrics
+from training.mirror import Mirror, pull
 from training.replay import Replay
+from training.storage import Storage
 
 _TASK, _SIZE = "task", 4
 _ALL_FAIL = 2  # the group that is rescued by a success of an earlier one
+_NEVER_S = 3600.0  # rounds of the mirror are the sessions' own
 _TRACER = 0x59616D61, -1  # prctl: let any process of this user trace us (Yama)
 
 
@@ -80,13 +86,17 @@ def sample(policy: Path, folder: Path, groups: int) -> None:
         sampler.close()
 
 
-def session(run: Path, source: Path, policy: Path, steps: int, poison: int | None = None) -> None:
+async def session(run: Path, source: Path, policy: Path, steps: int, poison: int | None = None) -> None:
     """Train in `run` until `steps` on what `source` holds; goes on where an earlier session was cut.
 
     From the update after step `poison` on, no gradient is finite.
     """
     algorithm = ALGORITHMS["arpo"]
-    with TrajectoryStore(source, readonly=True) as given, TrajectoryStore(run / "trajectories") as store:
+    with (
+        TrajectoryStore(source, readonly=True) as given,
+        Mirror(Storage(bucket(run)), run, _NEVER_S, lambda status: _warn(status.error)) as mirror,
+        TrajectoryStore(run / "trajectories") as store,
+    ):
         members = {(t.group, t.group_index): t for t in given}
         frames = {step.frame: given.frame(step.frame) for t in members.values() for step in t.steps}
         loaded = checkpoint.load(run / "checkpoints")
@@ -115,11 +125,12 @@ def session(run: Path, source: Path, policy: Path, steps: int, poison: int | Non
             if step == poison:
                 next(learner.model.parameters()).register_hook(lambda gradient: gradient * torch.nan)
             groups = replay.take(1, current_version=step, max_staleness=steps, timeout=0.0)
-            update = learner.step(groups, store.frame)
+            update = await asyncio.to_thread(learner.step, groups, store.frame)
             step += 1
             drawn = {"step": step, "group": groups[0].id, "drawn": rng.random()}
             metrics.update(drawn | {n: x for n, x in update.metrics.items() if "second" not in n})
-            checkpoint.save(
+            await asyncio.to_thread(
+                checkpoint.save,
                 run / "checkpoints",
                 step,
                 save_model=learner.save,
@@ -127,7 +138,18 @@ def session(run: Path, source: Path, policy: Path, steps: int, poison: int | Non
                 state={"replay": replay.state(), "learner": learner.state(), "counted": len(store)},
                 rng={"rng": rng},
             )
+            await asyncio.to_thread(mirror._round)
         metrics.close()
+
+
+def bucket(run: Path) -> str:
+    """The URL that a run is mirrored to. It lies in the run's folder, where a copy of the run has its own."""
+    return f"file://{run}/bucket"
+
+
+def _warn(text: str) -> None:
+    if text:
+        print(f"warning   {text}", file=sys.stderr)
 
 
 def evidence(run: Path) -> dict[str, Any]:
@@ -138,6 +160,7 @@ def evidence(run: Path) -> dict[str, Any]:
     tensors = ["model/model.safetensors", "optimizer.safetensors"]
     with TrajectoryStore(run / "trajectories", readonly=True) as store:
         ids = store.ids
+    _mirrored(run, loaded.path.name)
     return {
         "step": loaded.step,
         "state": loaded.state,
@@ -147,11 +170,32 @@ def evidence(run: Path) -> dict[str, Any]:
     }
 
 
+def _mirrored(run: Path, newest: str) -> None:
+    """What the storage gives back is the run."""
+    with tempfile.TemporaryDirectory() as folder:
+        manifest = pull(Storage(bucket(run)), Path(folder))
+        assert manifest is not None
+        assert any(name.startswith(f"checkpoints/{newest}/") for name in manifest.files)
+        assert {"metrics.jsonl", "trajectories/segment-000001.log"} <= manifest.files.keys()
+        for name in manifest.files:
+            assert (Path(folder) / name).read_bytes() == (run / name).read_bytes(), name
+
+
+class _Words(io.TextIOBase):
+    """stderr by another system call than those that a drill lets fail."""
+
+    def write(self, text: str) -> int:
+        os.writev(2, [text.encode()])
+        return len(text)
+
+
 class Sessions:
     """The process that sessions are forked off."""
 
     def __init__(self, source: Path, policy: Path) -> None:
-        command = [sys.executable, "-m", "tests.drills.replayed", str(source), str(policy)]
+        self._folder = tempfile.TemporaryDirectory()  # not the run's, whose disk may be full
+        self._said = Path(self._folder.name, "said")
+        command = [sys.executable, "-m", "tests.drills.replayed", str(source), str(policy), str(self._said)]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -162,6 +206,7 @@ class Sessions:
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
+        self._folder.cleanup()
 
     def run(self, run: Path, steps: int, *strace: str, poison: int | None = None) -> Outcome:
         """One session, under strace with these arguments if there are any."""
@@ -175,7 +220,7 @@ class Sessions:
                 tracer.wait()
             else:
                 code = int(self._hear())
-        return Outcome(code, (run / "said").read_text())
+        return Outcome(code, self._said.read_text())
 
     def _tell(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -209,32 +254,35 @@ def _noise(seed: int) -> Observation:
 
 
 def main() -> None:
-    source, policy = map(Path, sys.argv[1:])
+    source, policy, said = map(Path, sys.argv[1:])
     torch.set_num_threads(1)
+    Learner(policy, Encoder(policy), ALGORITHMS["arpo"], UpdateConfig())  # brings the last modules
     for line in sys.stdin:
         asked = json.loads(line)
         run = Path(asked["run"])
         run.mkdir(exist_ok=True)
         if (pid := os.fork()) == 0:
-            os._exit(_child(run, source, policy, asked))
+            os._exit(_child(run, source, policy, said, asked))
         if asked["stopped"]:
             os.waitpid(pid, os.WUNTRACED)  # until it waits to be traced
         print(pid, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 
-def _child(run: Path, source: Path, policy: Path, asked: dict[str, Any]) -> int:
-    with (run / "said").open("w") as said, contextlib.redirect_stderr(said):
+def _child(run: Path, source: Path, policy: Path, said: Path, asked: dict[str, Any]) -> int:
+    with said.open("w") as file:
+        os.dup2(file.fileno(), 2)
+        sys.stderr = _Words()
         if asked["stopped"]:
             ctypes.CDLL(None).prctl(*_TRACER)
             os.kill(os.getpid(), signal.SIGSTOP)
         try:
-            session(run, source, policy, asked["steps"], asked["poison"])
+            asyncio.run(session(run, source, policy, asked["steps"], asked["poison"]))
         except GuiAgentError as error:
             print(f"guiagent: {error}", file=sys.stderr)
             return error.exit_code
         except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            traceback.print_exception(error)
             return 70
     return 0
 

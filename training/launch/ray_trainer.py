@@ -27,7 +27,7 @@ from training.launch.ray_players import crew_on_ray
 from training.mirror import RunFolder, hand_over, local_folder, pull, run_folder, set_aside
 from training.parallel import STEP_TIMEOUT, Distributed, joined
 from training.storage import Storage
-from training.train import Progress, Trained, train
+from training.train import Trained, train
 
 OpenJudge = Callable[[], AbstractAsyncContextManager[Judge | None]]
 
@@ -116,13 +116,9 @@ def _run_folder(run: str, on_warning: Callable[[str], None]) -> Iterator[RunFold
 
 
 async def _train(job: Job, folder: RunFolder, open_learner: Callable[..., Any]) -> Trained:
-    def progress(update: Progress) -> None:
-        folder.check()
-        job.told.put(update)
-
     crew = crew_on_ray(job.engines, job.hosts)
     async with job.open_judge() as judge:
-        return await train(job.config, folder.path, crew, progress, judge, open_learner)
+        return await train(job.config, folder.path, crew, job.told.put, judge, open_learner, folder.check)
 
 
 def _follow(job: Job, ranks: Distributed) -> None:

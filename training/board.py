@@ -1,0 +1,84 @@
+"""A run's figures as curves for TensorBoard, written by the thread that has them: nothing waits for a curve.
+
+TensorBoard's own writer has a thread, which a full disk ends with a traceback. What is drawn here stands in
+`metrics.jsonl` too, so a disk that fails costs the curves of the session and a warning, and no more.
+"""
+
+import io
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import time
+from typing import Any
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # type: ignore[import-untyped]
+from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
+from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
+
+_log = logging.getLogger(__name__)
+
+
+class Board:
+    """An event file in `folder`. Curves of earlier ones are cut off before `first_step`, which comes next."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        self._folder = folder
+        self._file = -1
+        self._end = 0
+        begun = Event(step=first_step, session_log=SessionLog(status=SessionLog.START))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            name = f"events.out.tfevents.{time():.6f}.{os.getpid()}"
+            self._file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            self._give_up(error)
+        self._write(Event(file_version="brain.Event:2"), begun)
+
+    def add(self, step: int, figures: Mapping[str, Any]) -> None:
+        """Draws what can be drawn: finite numbers, and those of a dict under its name."""
+        values = [Summary.Value(tag=name, simple_value=number) for name, number in _scalars(figures)]
+        self._write(Event(step=step, summary=Summary(value=values)))
+
+    def close(self) -> None:
+        if self._file >= 0:
+            with suppress(OSError):
+                os.close(self._file)
+        self._file = -1
+
+    def _write(self, *events: Any) -> None:
+        """Whole records or, once the disk has failed, none any more in this session."""
+        if self._file < 0:
+            return
+        records = io.BytesIO()
+        writer = RecordWriter(records)
+        for event in events:
+            event.wall_time = time()
+            writer.write(event.SerializeToString())
+        view = memoryview(records.getvalue())
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._end)
+            self._give_up(error)
+        self._end += records.tell()
+
+    def _give_up(self, error: OSError) -> None:
+        self.close()
+        _log.warning(
+            "warning   no more curves in %s until the next start: %s; metrics.jsonl has all figures",
+            self._folder,
+            error.strerror,
+        )
+
+
+def _scalars(figures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}/{key}", number) for key, number in _scalars(value))
+        elif isinstance(value, int | float) and math.isfinite(value) and name != "step":
+            yield name, value
