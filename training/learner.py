@@ -375,6 +375,7 @@ class Learner:
             lambda some: self._network.pack(some, frame),
             budget=self._config.batch_tokens,
             ranks=self._ranks,
+            ahead=self._network.device.type != "cpu",
         )
         for members, one, live in found:
             yield [lessons[index] for index in members], one.to(self._network.device), live

@@ -1,4 +1,4 @@
-"""The forward passes of a step: packs of whole trajectories, the next one made ready during each."""
+"""The forward passes of a step: packs of whole trajectories, for a GPU the next one made during each."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +27,14 @@ def passes(
     *,
     budget: int,
     ranks: Ranks,
+    ahead: bool,
 ) -> Iterator[Pass]:
     """Those trajectories that are this process's `own`, in packs of at most `budget` tokens. Collective.
 
     All processes have equally many passes, for those of a sharded model are collective: who has fewer
-    computes one in vain. `make` is called in a thread, one pass ahead: it decodes and resizes screenshots,
-    which on a GPU would take longer than all else.
+    computes one in vain. `make` decodes and resizes screenshots, for which a GPU would wait: `ahead` it is
+    called in a thread, one pass ahead. Where the model has the same processor, a second pool of threads makes
+    both slower.
     """
     found = bins([stored_tokens(trees[index]) for index in own], budget)
     parts = [[own[index] for index in bin] for bin in found]
@@ -44,6 +46,9 @@ def passes(
         members, live = plan
         return Pass(members, make([trees[index] for index in members]), live)
 
+    if not ahead:
+        yield from map(made, planned)
+        return
     with ThreadPoolExecutor(1, "packing") as thread:
         coming = deque(thread.submit(made, plan) for plan in islice(planned, 1))
         while coming:

@@ -234,6 +234,7 @@ class _Session:
             lambda some: self._network.pack(some, self._store.frame),
             budget=self._config.update.batch_tokens,
             ranks=self._ranks,
+            ahead=self._network.device.type != "cpu",
         )
 
     def _log(self, figures: dict[str, Any]) -> None:
