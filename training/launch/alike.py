@@ -18,8 +18,8 @@ def joined_alike() -> Iterator[Distributed]:
             with collective("learning"):
                 yield ranks
         except LostProcess:
-            if ranks.rank or torchrun._launched_here():
-                sys.exit(torchrun._QUIET)
+            if ranks.rank or torchrun.launched_here():
+                sys.exit(torchrun.QUIET)
             raise
         except (UsageError, DivergedError) as error:
             if ranks.rank == 0:

@@ -33,7 +33,7 @@ from training.learner import Learner
 from training.parallel import MEETING, Distributed, LostProcess
 
 _ID = "guiagent-"  # begins the name of what is started here
-_QUIET = 75  # exit code of a process that ends because another one died, which is for the launcher to tell
+QUIET = 75  # exit code of a process that ends because another one died, which is for the launcher to tell
 _SAID = (UsageError.exit_code, InfrastructureError.exit_code)  # those of a process that told why, in one line
 
 
@@ -47,8 +47,8 @@ def leading(ranks: Distributed) -> Iterator[Callable[..., Learner]]:
         with others_led(ranks) as open_learner:
             yield open_learner
     except LostProcess:
-        if _launched_here():
-            sys.exit(_QUIET)
+        if launched_here():
+            sys.exit(QUIET)
         raise
 
 
@@ -57,7 +57,7 @@ def follow(config: TrainConfig, ranks: Distributed) -> None:
     try:
         follow_rank_0(config, ranks)
     except (LostProcess, DivergedError):  # all ranks find the latter at once, and rank 0 tells
-        sys.exit(_QUIET)
+        sys.exit(QUIET)
 
 
 def launched() -> bool:
@@ -104,7 +104,7 @@ def _failure(codes: Mapping[int, int], processes: int) -> InfrastructureError | 
     for code in codes.values():
         if code in _SAID:
             return SystemExit(code)
-    followed = (_QUIET, -signal.SIGTERM)  # of those that the launcher ended
+    followed = (QUIET, -signal.SIGTERM)  # of those that the launcher ended
     first = {rank: code for rank, code in codes.items() if code not in followed} or codes
     rank, code = min(first.items())
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -113,5 +113,5 @@ def _failure(codes: Mapping[int, int], processes: int) -> InfrastructureError | 
     )
 
 
-def _launched_here() -> bool:
+def launched_here() -> bool:
     return os.environ.get("TORCHELASTIC_RUN_ID", "").startswith(_ID)
