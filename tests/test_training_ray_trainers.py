@@ -76,7 +76,7 @@ def test_a_follower_opens_the_same_checkpoint_or_none(tmp_path: Path) -> None:
     seal = _seal(folders["leader"] / "model")
 
     def asked(name: str) -> _Open:
-        return _Open(str(folders[name] / "model"), seal, "", 1.0, 1, None)
+        return _Open(str(folders[name] / "model"), seal, "", 1.0, 1)
 
     assert _found(asked("same"), None) == folders["same"] / "model"
     assert _found(asked("other"), lambda _: folders["same"]) == folders["same"] / "model"
