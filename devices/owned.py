@@ -71,17 +71,24 @@ def remove_folder(folder: Path) -> None:
 
 def end_all(folder: Path) -> None:
     """End every process whose command line names `folder`, with its group."""
-    for group in _groups(re.compile(re.escape(folder.name))):
-        kill_group(group)
+    _end_groups(_group_naming(re.compile(re.escape(folder.name))))
 
 
 def sweep(kind: str) -> int:
     """End processes of `kind` whose owner is gone, and remove its folders; returns how many were ended."""
-    groups = _groups(_name(kind), _owner_gone)
-    for group in groups:
-        kill_group(group)
+    ended = _end_groups(_group_naming(_name(kind), _owner_gone))
     remove_orphaned(kind)
-    return len(groups)
+    return ended
+
+
+def end_commands(is_wanted: Callable[[list[str]], bool]) -> int:
+    """End the groups of all processes whose command line, as arguments, is wanted; return how many groups."""
+
+    def group_of(process: Path) -> int | None:
+        arguments = [os.fsdecode(one) for one in (process / "cmdline").read_bytes().split(b"\0")]
+        return os.getpgid(int(process.name)) if is_wanted(arguments) else None
+
+    return _end_groups(group_of)
 
 
 def survey(look: Callable[[Path], Found | None]) -> list[Found]:
@@ -117,8 +124,17 @@ def _name(kind: str) -> re.Pattern[str]:
     return re.compile(rf"{prefix(kind)}(?P<pid>\d+)-(?P<start_time>\d+)-\w+")
 
 
-def _groups(name: re.Pattern[str], wanted: Callable[[re.Match[str]], bool] = lambda _: True) -> set[int]:
-    """Process groups of the processes whose command lines name a wanted folder."""
+def _end_groups(group_of: Callable[[Path], int | None]) -> int:
+    groups = set(survey(group_of))
+    for group in groups:
+        kill_group(group)
+    return len(groups)
+
+
+def _group_naming(
+    name: re.Pattern[str], wanted: Callable[[re.Match[str]], bool] = lambda _: True
+) -> Callable[[Path], int | None]:
+    """Function for `_end_groups`: the group of a process whose command line names a wanted folder."""
     folder = re.compile(re.escape(f"{tempfile.gettempdir()}/") + name.pattern)
 
     def group_of(process: Path) -> int | None:
@@ -128,7 +144,7 @@ def _groups(name: re.Pattern[str], wanted: Callable[[re.Match[str]], bool] = lam
         leads = group == os.getsid(int(process.name)) != os.getsid(0)
         return group if match and leads and wanted(match) else None
 
-    return set(survey(group_of))
+    return group_of
 
 
 def _owner_gone(match: re.Match[str]) -> bool:

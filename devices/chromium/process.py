@@ -186,23 +186,14 @@ class Process:
 
 def sweep() -> int:
     """End browsers whose owner process is gone and remove their folders; returns how many were ended."""
-    place = Path(tempfile.gettempdir())
-
-    def orphaned_group(process: Path) -> int | None:
-        orphaned = _is_orphan((process / "cmdline").read_bytes(), place)
-        return os.getpgid(int(process.name)) if orphaned else None
-
-    groups = set(owned.survey(orphaned_group))
-    for group in groups:
-        owned.kill_group(group)
+    ended = owned.end_commands(_is_orphan)
     owned.remove_orphaned(_KIND)
-    return len(groups)
+    return ended
 
 
-def _is_orphan(cmdline: bytes, place: Path) -> bool:
+def _is_orphan(arguments: list[str]) -> bool:
     """True for the command line of a browser that `Process.start` of a dead owner started."""
-    arguments = [os.fsdecode(argument) for argument in cmdline.split(b"\0")]
-    option = f"--user-data-dir={place}/"
+    option = f"--user-data-dir={tempfile.gettempdir()}/"
     folders = [
         argument.removeprefix(option).partition("/")[0]
         for argument in arguments

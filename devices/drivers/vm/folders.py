@@ -36,21 +36,13 @@ def remove(folder: Path) -> None:
 
 def sweep() -> int:
     """End QEMUs whose owner is gone and remove such owners' folders; returns how many were ended."""
-
-    def orphaned_group(process: Path) -> int | None:
-        orphaned = _is_orphan((process / "cmdline").read_bytes())
-        return os.getpgid(int(process.name)) if orphaned else None
-
-    groups = set(owned.survey(orphaned_group))
-    for group in groups:
-        owned.kill_group(group)
+    ended = owned.end_commands(_is_orphan)
     for parent in (Path(tempfile.gettempdir()), _MEMORY):
         owned.remove_orphaned(_KIND, parent)
-    return len(groups)
+    return ended
 
 
-def _is_orphan(cmdline: bytes) -> bool:
+def _is_orphan(arguments: list[str]) -> bool:
     """True for the command line of a QEMU whose name, `-name FOLDER`, is that of a dead owner's folder."""
-    arguments = [os.fsdecode(argument) for argument in cmdline.split(b"\0")]
     named = dict(pairwise(arguments)).get("-name", "")
     return "qemu" in arguments[0] and owned.is_orphaned(_KIND, named)
