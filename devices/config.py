@@ -35,6 +35,9 @@ class DeviceConfig(BaseModel):
     """None: all `count` are kept up. Else this many free ones are, more are started as requests wait, and
     those beyond are stopped once they have been idle for `idle_s`."""
     idle_s: Annotated[float, Field(ge=0.0)] = 300.0
+    allow_unisolated: bool = False
+    """Runs the device all the same where this machine cannot keep its programs from the host's files and
+    processes; else it does not start, and says what is missing. For hosts that hold nothing of value."""
 
     @property
     def offers(self) -> str:

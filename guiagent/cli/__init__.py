@@ -47,6 +47,13 @@ Kinds = Annotated[
     list[str] | None,
     typer.Argument(help="Devices as KIND[=COUNT][@WIDTHxHEIGHT]: browser=4 desktop phone=2@720x1280."),
 ]
+Unisolated = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unisolated",
+        help="Run devices even where they cannot be kept from this machine's files and processes.",
+    ),
+]
 
 
 @app.command()
@@ -60,6 +67,7 @@ def up(
     state_dir: Annotated[
         Path | None, typer.Option(help="Where the pool keeps its leases and its address.")
     ] = None,
+    allow_unisolated: Unisolated = False,
 ) -> None:
     """Start a device pool and serve it until interrupted. Four browsers, if nothing else is said.
 
@@ -67,7 +75,7 @@ def up(
     """
     from guiagent.cli.farm.up import up as serve
 
-    serve(kinds or [], config, overrides or [], devices, host, port, state_dir)
+    serve(kinds or [], config, overrides or [], devices, host, port, state_dir, allow_unisolated)
 
 
 @app.command()
@@ -88,11 +96,12 @@ def host(
         str | None, typer.Option(envvar="GUIAGENT_NAME", help="Of this host in the farm; its hostname.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file with [[devices]].")] = None,
+    allow_unisolated: Unisolated = False,
 ) -> None:
     """Run this machine's devices for a pool elsewhere, until interrupted. $GUIAGENT_TOKEN is its token."""
     from guiagent.cli.farm.up import host as join
 
-    join(kinds or [], pool or [], name, config)
+    join(kinds or [], pool or [], name, config, allow_unisolated)
 
 
 @app.command()

@@ -36,6 +36,7 @@ def up(
     host: str | None,
     port: int | None,
     folder: Path | None,
+    allow_unisolated: bool,
 ) -> None:
     said: dict[str, Any] = {
         "host": host,
@@ -54,6 +55,8 @@ def up(
     config = load(
         PoolConfig, toml, overrides, {key: value for key, value in said.items() if value is not None}
     )
+    if allow_unisolated:
+        config = config.model_copy(update={"devices": _unisolated(config.devices)})
 
     def announce(endpoint: Endpoint) -> None:
         print(f"pool ready  live page {endpoint.live_url}", flush=True)
@@ -99,16 +102,28 @@ class HostConfig(BaseModel):
     devices: Sequence[AnyDeviceConfig]
 
 
-def host(kinds: Sequence[str], pools: Sequence[str], name: str | None, toml: Path | None) -> None:
+def host(
+    kinds: Sequence[str],
+    pools: Sequence[str],
+    name: str | None,
+    toml: Path | None,
+    allow_unisolated: bool,
+) -> None:
     token = os.environ.get("GUIAGENT_TOKEN")
     if not pools or not token:
         raise UsageError("a host needs the pool's address (--pool URL) and its token ($GUIAGENT_TOKEN)")
     devices = list(load(HostConfig, toml).devices) if toml is not None else []
     devices += specs.parse(kinds or (() if toml is not None else _DEFAULT))
+    if allow_unisolated:
+        devices = _unisolated(devices)
     own = name or re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname()).strip("-") or "host"
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("websockets").setLevel(logging.WARNING)
     asyncio.run(_until_stopped(Agent(pools, token, own, named(devices))))
+
+
+def _unisolated(devices: Sequence[AnyDeviceConfig]) -> list[AnyDeviceConfig]:
+    return [device.model_copy(update={"allow_unisolated": True}) for device in devices]
 
 
 async def _until_stopped(agent: Agent) -> None:
