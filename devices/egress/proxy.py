@@ -11,7 +11,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,6 +20,16 @@ from urllib.parse import urlsplit
 
 import h11
 
+from devices.egress.peer import (
+    CHUNK,
+    Peer,
+    Refused,
+    answer,
+    authority,
+    cancel,
+    end_to_end,
+    require_one_framing,
+)
 from devices.egress.rules import Address, Rule, canonical, may_permit, parse, permits
 
 Resolve = Callable[[str], Awaitable[list[Address]]]
@@ -27,18 +37,6 @@ Resolve = Callable[[str], Awaitable[list[Address]]]
 _CONNECT_S = 10.0
 _MAX_CLIENTS = 512  # of one device
 _REMEMBERED = 256  # refused or unreachable targets
-_CHUNK = 1 << 16
-# Headers of one connection, not of a message (RFC 9110, 7.6.1), so not forwarded. h11 does the framing.
-_HOP_BY_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade", b"host"}
-
-
-class _Refused(Exception):
-    """A refused request: the HTTP status to answer, the error type of RFC 9209, and the reason."""
-
-    def __init__(self, status: int, error: str, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.error = error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +125,7 @@ class EgressProxy:
         task = asyncio.current_task()
         assert task is not None
         self._clients[task] = writer
-        client = _Peer(h11.Connection(h11.SERVER), reader, writer)
+        client = Peer(h11.Connection(h11.SERVER), reader, writer)
         try:
             if len(self._clients) <= _MAX_CLIENTS:
                 while await self._exchange(client):
@@ -138,7 +136,7 @@ class EgressProxy:
             del self._clients[task]
             writer.close()
 
-    async def _exchange(self, client: "_Peer") -> bool:
+    async def _exchange(self, client: "Peer") -> bool:
         """Serve one request; return True if another one may follow on this connection."""
         request = await client.next()
         if not isinstance(request, h11.Request):
@@ -149,7 +147,7 @@ class EgressProxy:
                 await self._tunnel(client, request)
                 return False
             await self._forward(client, request)
-        except _Refused as refused:
+        except Refused as refused:
             await client.refuse(refused)
             return False
         return client.http.our_state is h11.DONE and client.http.their_state is h11.DONE
@@ -160,31 +158,32 @@ class EgressProxy:
         expected = b"Basic " + base64.b64encode(f"{self.username}:{self.password}".encode())
         given = next((value for name, value in request.headers if name == b"proxy-authorization"), b"")
         if not secrets.compare_digest(given, expected):
-            raise _Refused(407, "http_request_denied", "this proxy serves one device, and wants its password")
+            raise Refused(407, "http_request_denied", "this proxy serves one device, and wants its password")
 
-    async def _tunnel(self, client: "_Peer", request: h11.Request) -> None:
-        host, port = _authority(b"//" + request.target, 443)
+    async def _tunnel(self, client: "Peer", request: h11.Request) -> None:
+        host, port = authority(b"//" + request.target, 443)
         async with self._reaching(host, port, client.writer) as (reader, writer):
             await client.send(h11.Response(status_code=200, headers=[], reason=b"Connection established"))
             writer.write(client.http.trailing_data[0])
             await _first(_copy(client.reader, writer), _copy(reader, client.writer))
 
-    async def _forward(self, client: "_Peer", request: h11.Request) -> None:
+    async def _forward(self, client: "Peer", request: h11.Request) -> None:
         """Forward one request on a connection of its own, so that the client's next one is checked again."""
         url = urlsplit(request.target)
         if url.scheme != b"http":
-            raise _Refused(400, "http_request_error", "this is a proxy: it takes http:// URLs and CONNECT")
-        host, port = _authority(request.target, 80)
+            raise Refused(400, "http_request_error", "this is a proxy: it takes http:// URLs and CONNECT")
+        require_one_framing(request)
+        host, port = authority(request.target, 80)
         async with self._reaching(host, port, client.writer) as (reader, writer):
-            origin = _Peer(h11.Connection(h11.CLIENT), reader, writer)
-            headers = [(b"Host", url.netloc.rpartition(b"@")[2]), *_end_to_end(request.headers)]
+            origin = Peer(h11.Connection(h11.CLIENT), reader, writer)
+            headers = [(b"Host", url.netloc.rpartition(b"@")[2]), *end_to_end(request.headers)]
             target = (url.path or b"/") + (b"?" + url.query if url.query else b"")
             headers.append((b"Connection", b"close"))
             await origin.send(h11.Request(method=request.method, target=target, headers=headers))
             while not isinstance(part := await client.next(), h11.EndOfMessage):
                 await origin.send(part)
-            await origin.send(part)
-            await client.while_here(_answer(origin, client))
+            await origin.send(h11.EndOfMessage())  # without trailers, which may be left out (RFC 9110, 6.5.1)
+            await client.while_here(answer(origin, client))
 
     # -- the other side --------------------------------------------------------------------------------------
 
@@ -192,11 +191,11 @@ class EgressProxy:
     async def _reaching(
         self, host: str, port: int, client: asyncio.StreamWriter
     ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """Open a connection to a permitted target; it is cut when no rule permits it. Raises _Refused."""
+        """Open a connection to a permitted target; it is cut when no rule permits it. Raises Refused."""
         target = _named(host, port)
         try:
             reader, writer, address = await self._connect(host, port)
-        except _Refused as refused:
+        except Refused as refused:
             self._failures.pop(target, None)
             _remember(self._failures, target, str(refused))
             raise
@@ -213,20 +212,20 @@ class EgressProxy:
         self, host: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Address]:
         if canonical(host).endswith(".invalid"):  # exists nowhere (RFC 6761)
-            raise _Refused(502, "dns_error", f"the name {host} cannot be resolved")
+            raise Refused(502, "dns_error", f"the name {host} cannot be resolved")
         if not may_permit(self._rules, host, port):
             raise self._refusal(host, port)  # not resolved: a DNS query can carry data out, too
         try:
             addresses = await asyncio.wait_for(self._resolve(host), _CONNECT_S)
         except (OSError, UnicodeError, TimeoutError) as error:
-            raise _Refused(502, "dns_error", f"the name {host} cannot be resolved") from error
+            raise Refused(502, "dns_error", f"the name {host} cannot be resolved") from error
         permitted = [address for address in addresses if self._permits(host, port, address)]
         if not permitted:
             raise self._refusal(host, port)
         reason = "no answer"
         for address in permitted:
             try:
-                opening = asyncio.open_connection(str(address), port, limit=_CHUNK)
+                opening = asyncio.open_connection(str(address), port, limit=CHUNK)
                 reader, writer = await asyncio.wait_for(opening, _CONNECT_S)
             except TimeoutError:
                 continue
@@ -236,92 +235,21 @@ class EgressProxy:
             if self._permits(host, port, address):  # the rules may have changed meanwhile
                 return reader, writer, address
             writer.transport.abort()
-        raise _Refused(502, "destination_unavailable", f"{_named(host, port)}: {reason}")
+        raise Refused(502, "destination_unavailable", f"{_named(host, port)}: {reason}")
 
-    def _refusal(self, host: str, port: int) -> _Refused:
+    def _refusal(self, host: str, port: int) -> Refused:
         target = _named(host, port)
         self.refusals += 1
         _remember(self.refused, target, self.refused.pop(target, 0) + 1)
         reason = f"{target} is not among what this lease may reach"
-        return _Refused(403, "destination_ip_prohibited", reason)
+        return Refused(403, "destination_ip_prohibited", reason)
 
     def _permits(self, host: str, port: int, address: Address) -> bool:
         return permits(self._rules, host, port, address, own=_is_own(address))
 
 
-class _Peer:
-    """One end of an HTTP/1.1 connection: h11's events, read from and written to a stream."""
-
-    def __init__(
-        self, http: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self.http = http
-        self.reader = reader
-        self.writer = writer
-
-    async def next(self) -> h11.Event:
-        while True:
-            event = self.http.next_event()
-            if event is h11.NEED_DATA:
-                self.http.receive_data(await self.reader.read(_CHUNK))
-            elif isinstance(event, h11.Event):
-                return event
-            else:  # PAUSED: more data came before this request was answered
-                raise h11.RemoteProtocolError("unexpected data")
-
-    async def send(self, event: h11.Event) -> None:
-        if data := self.http.send(event):
-            self.writer.write(data)
-            await self.writer.drain()
-
-    async def refuse(self, refused: _Refused) -> None:
-        body = f"{refused}\n".encode()
-        headers = [
-            ("Proxy-Status", f"guiagent; error={refused.error}"),
-            ("Content-Type", "text/plain; charset=utf-8"),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-            ("Connection", "close"),
-        ]
-        if refused.status == 407:
-            headers.append(("Proxy-Authenticate", 'Basic realm="guiagent"'))
-        await self.send(h11.Response(status_code=refused.status, headers=headers))
-        await self.send(h11.Data(data=body))
-        await self.send(h11.EndOfMessage())
-
-    async def while_here(self, work: Coroutine[Any, Any, None]) -> None:
-        """Await `work`, or raise EOFError if this end hangs up meanwhile."""
-        task = asyncio.ensure_future(work)
-        heard = asyncio.ensure_future(self.reader.read(_CHUNK))
-        try:
-            await asyncio.wait((task, heard), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                if not heard.result():
-                    raise EOFError
-                self.http.receive_data(heard.result())
-            await task
-        finally:
-            await _cancel(task, heard)
-
-
-async def _answer(origin: _Peer, client: _Peer) -> None:
-    while True:
-        event = await origin.next()
-        match event:
-            case h11.InformationalResponse():
-                continue
-            case h11.Response():
-                headers = _end_to_end(event.headers)
-                event = h11.Response(status_code=event.status_code, reason=event.reason, headers=headers)
-            case h11.ConnectionClosed():
-                raise EOFError
-        await client.send(event)
-        if isinstance(event, h11.EndOfMessage):
-            return
-
-
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(_CHUNK):
+    while data := await reader.read(CHUNK):
         writer.write(data)
         await writer.drain()
 
@@ -334,32 +262,7 @@ async def _first(*work: Coroutine[Any, Any, None]) -> None:
         for task in done:
             task.result()
     finally:
-        await _cancel(*tasks)
-
-
-async def _cancel(*tasks: asyncio.Future[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _authority(url: bytes, default_port: int) -> tuple[str, int]:
-    try:
-        parts = urlsplit(url.decode("ascii"))
-        host, port = parts.hostname, parts.port or default_port
-    except ValueError:  # an invalid address or port
-        host = None
-    if not host:
-        raise _Refused(400, "http_request_error", "no host and port in the request")
-    return host, port
-
-
-def _end_to_end(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    listed = {
-        name.strip().lower() for key, value in headers if key == b"connection" for name in value.split(b",")
-    }
-    dropped = _HOP_BY_HOP | (listed - {b"content-length", b"transfer-encoding"})
-    return [pair for pair in headers if pair[0] not in dropped and not pair[0].startswith(b"proxy-")]
+        await cancel(*tasks)
 
 
 def _listener(path: Path) -> socket.socket:

@@ -64,8 +64,8 @@ Rule = Public | Name | Block
 def parse(rules: Iterable[str]) -> tuple[Rule, ...]:
     """Parse rules. Raises UsageError for an invalid one.
 
-    A name rule does not open private addresses, since whoever runs the name's DNS could point it anywhere:
-    to reach `intranet.corp` at 10.1.2.3, allow the address.
+    A name rule does not open private addresses, since whoever runs the name's DNS could point it anywhere;
+    an address rule has no name resolved. To reach `intranet.corp` at 10.1.2.3 allow both.
     """
     return tuple(map(_parse, rules))
 
@@ -81,11 +81,14 @@ def permits(rules: Sequence[Rule], host: str, port: int, address: Address, *, ow
 
 
 def may_permit(rules: Sequence[Rule], host: str, port: int) -> bool:
-    """False if no rule lets a device connect to `host`, whatever its address: no need to resolve it."""
+    """False if `host` needs no resolving, or must not be: a query to a name server carries data out, too.
+
+    A name is resolved only for "public", or for a rule that names it. Rules of addresses permit an address
+    that is written as one, and `localhost`, which no name server is asked for (RFC 6761).
+    """
     name = canonical(host)
-    return any(
-        not isinstance(rule, Name) or (_names(rule, name) and rule.port in (None, port)) for rule in rules
-    )
+    literal = name == "localhost" or _address(name) is not None
+    return any(_may_match(rule, name, port, literal) for rule in rules)
 
 
 def is_public(address: Address) -> bool:
@@ -124,6 +127,16 @@ def _matches(rule: Rule, name: str, port: int, address: Address, public: bool) -
             return public and _names(rule, name) and rule.port in (None, port)
         case Block():
             return address in rule.network and rule.port in (None, port)
+
+
+def _may_match(rule: Rule, name: str, port: int, literal: bool) -> bool:
+    match rule:
+        case Public():
+            return True
+        case Name():
+            return _names(rule, name) and rule.port in (None, port)
+        case Block():
+            return literal and rule.port in (None, port)
 
 
 def _names(rule: Name, name: str) -> bool:

@@ -229,7 +229,7 @@ async def connect(proxy: EgressProxy, target: str) -> tuple[str, asyncio.StreamR
 async def test_what_is_allowed_comes_back_and_what_is_not_says_so() -> None:
     async with (
         listening() as listener,
-        proxying(f"127.0.0.1:{listener.port}") as proxy,
+        proxying("site.example", f"127.0.0.1:{listener.port}") as proxy,
         through(proxy) as client,
     ):
         url = f"http://site.example:{listener.port}/page?q=1"
@@ -275,7 +275,7 @@ async def test_a_target_that_is_not_there_is_told_apart_from_one_that_is_refused
 
 
 async def test_a_tunnel_carries_bytes_both_ways_and_ends_with_either_side() -> None:
-    async with listening() as listener, proxying(f"127.0.0.1:{listener.port}") as proxy:
+    async with listening() as listener, proxying("site.example", f"127.0.0.1:{listener.port}") as proxy:
         status, reader, writer = await connect(proxy, f"site.example:{listener.port}")
         assert status == "HTTP/1.1 200 Connection established"
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -349,7 +349,7 @@ async def test_a_name_is_resolved_once_for_each_connection() -> None:
 
     proxy = await EgressProxy.start(resolve=rebinding)
     async with listening("127.0.0.2") as secret, listening() as listener, through(proxy) as client:
-        proxy.allow(["127.0.0.1"])
+        proxy.allow(["rebinding.example", "127.0.0.1"])
         url = f"http://rebinding.example:{listener.port}/"
         assert (await client.get(url)).text == "hello"
         assert asked == ["rebinding.example"]
@@ -363,7 +363,7 @@ async def test_what_no_rule_can_permit_is_not_even_resolved() -> None:
         raise AssertionError(f"asked for {host}")
 
     proxy = await EgressProxy.start(resolve=resolve_none)
-    proxy.allow(["example.org", "*.example.com:443"])
+    proxy.allow(["example.org", "*.example.com:443", "192.0.2.0/24"])
     async with through(proxy) as client:
         for url in ("http://words-to-carry-out.evil.example/", "http://a.example.com/"):
             assert (await client.get(url)).status_code == 403
@@ -441,7 +441,11 @@ async def test_no_spelling_of_a_private_address_gets_a_connection() -> None:
 
 
 async def test_a_redirect_to_a_private_address_ends_at_the_proxy() -> None:
-    async with listening() as door, listening() as secret, proxying(f"127.0.0.1:{door.port}") as proxy:
+    async with (
+        listening() as door,
+        listening() as secret,
+        proxying("site.example", f"127.0.0.1:{door.port}") as proxy,
+    ):
         async with through(proxy) as client:
             url = f"http://site.example:{door.port}/to?http://127.0.0.1:{secret.port}/"
             answer = await client.get(url, follow_redirects=True)
