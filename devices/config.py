@@ -22,6 +22,13 @@ def _legal_token(token: SecretStr) -> SecretStr:
     return token
 
 
+def _unlimited(device: str, or_write: str = "") -> str:
+    return (
+        f"what {device} reaches cannot be limited from here, so that the egress rules of leases would not "
+        f"hold: to offer it all the same set {or_write}`unlimited_egress = true`"
+    )
+
+
 class DeviceConfig(BaseModel):
     """`count` devices of one kind with the same screen size in pixels."""
 
@@ -96,9 +103,14 @@ class AndroidConfig(DeviceConfig):
     kind: Literal["android"] = "android"
     serial: str | None = None
     avd: str | None = None
+    unlimited_egress: bool = False
+    """Must be set: what Android reaches cannot be limited from here, private addresses included, so that the
+    egress rules of a lease do not hold. Give it a network that has nothing to protect."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
+        if not self.unlimited_egress:
+            raise ValueError(_unlimited("an android device", "`,unlimited_egress` after its name or "))
         if (self.serial is None) == (self.avd is None):
             raise ValueError("an android device is named by its adb serial or by its avd: set one of the two")
         if self.serial is not None and self.count != 1:
@@ -119,6 +131,15 @@ class RemoteConfig(DeviceConfig):
     token: SecretStr | None = None
     of: str = "desktop"
     """The kind of the devices there."""
+    unlimited_egress: bool = False
+    """Must be set for an OSWorld server: what it reaches cannot be limited from here, so that the egress
+    rules of a lease do not hold. Another pool limits its own devices."""
+
+    @model_validator(mode="after")
+    def _say_what_does_not_hold(self) -> Self:
+        if self.url.startswith("osworld://") and not self.unlimited_egress:
+            raise ValueError(_unlimited("a desktop behind an OSWorld server"))
+        return self
 
     @property
     def offers(self) -> str:

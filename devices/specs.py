@@ -1,4 +1,4 @@
-"""Parses devices on a command line: `browser=4@1280x720`, `phone=2`, `android:emulator-5554`."""
+"""Parses devices on a command line: `browser=4@1280x720`, `phone=2`, `android:SERIAL,unlimited_egress`."""
 
 import re
 from collections.abc import Iterable
@@ -10,11 +10,13 @@ from devices.config import AnyDeviceConfig
 from guiagent.errors import UsageError, first_error
 
 _WORD = re.compile(
-    r"(?P<kind>[a-z]+)(?P<source>:(avd=)?[^@=]+)?(=(?P<count>\d+))?(@(?P<width>\d+)x(?P<height>\d+))?"
+    r"(?P<kind>[a-z]+)(?P<source>:(avd=)?[^@=,]+)?(=(?P<count>\d+))?(@(?P<width>\d+)x(?P<height>\d+))?"
+    r"(?P<switches>(,[a-z_]+)*)"
 )
 _CONFIG: TypeAdapter[AnyDeviceConfig] = TypeAdapter(AnyDeviceConfig)
 _SHAPE = (
-    "KIND[:SOURCE][=COUNT][@WIDTHxHEIGHT], such as browser=4@1280x720, android:SERIAL or android:avd=NAME"
+    "KIND[:SOURCE][=COUNT][@WIDTHxHEIGHT][,SWITCH...], such as browser=4@1280x720, "
+    "android:SERIAL,unlimited_egress or android:avd=NAME,unlimited_egress"
 )
 
 
@@ -27,9 +29,8 @@ def _config(word: str) -> AnyDeviceConfig:
     match = _WORD.fullmatch(word)
     if match is None:
         raise UsageError(f"{word[:80]!r} names no devices; write {_SHAPE}")
-    fields: dict[str, Any] = {
-        key: int(value) for key in ("count", "width", "height") if (value := match[key]) is not None
-    }
+    fields: dict[str, Any] = {name: True for name in match["switches"].split(",")[1:]}
+    fields |= {key: int(value) for key in ("count", "width", "height") if (value := match[key]) is not None}
     try:
         return _CONFIG.validate_python(
             {"kind": match["kind"], **fields, **_source(match["kind"], match["source"])}

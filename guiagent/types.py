@@ -89,7 +89,8 @@ class Capabilities(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Features: "exec" (probes and baseline scripts run in a page), "a11y" (accessibility tree), "page" (url and
     title), "shell" (commands), "files" (put and get), "snapshot" (and with it fork), "profile", "state",
-    "touch"; and the services that can be connected to: "cdp", "adb", "osworld".
+    "touch"; the services that can be connected to: "cdp", "adb", "osworld"; and "unlimited_egress" for one
+    whose connections its host cannot limit.
     """
 
     kind: str  # "browser", "desktop", "vm", "phone" (the virtual one), "android", "sim"

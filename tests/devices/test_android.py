@@ -333,7 +333,7 @@ async def emulated(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[An
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
-        device = await android.start(AndroidConfig(avd="Tiny"))
+        device = await android.start(AndroidConfig(avd="Tiny", unlimited_egress=True))
         yield device
         backend = device._backend
         await device.close()
@@ -385,7 +385,7 @@ async def test_only_a_lease_leads_to_an_emulators_adbd(emulated: AndroidDevice) 
 
 
 async def test_a_phone_by_its_serial_is_left_as_it_was_found(emulated: AndroidDevice) -> None:
-    device = await android.start(AndroidConfig(serial=emulated.serial))
+    device = await android.start(AndroidConfig(serial=emulated.serial, unlimited_egress=True))
     try:
         assert "snapshot" not in (await device.describe()).features
         before = await device.attest()
@@ -410,5 +410,5 @@ async def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     with pytest.raises(InfrastructureError, match="no AVD 'Nope'"):
         emulator.avd_folder("Nope")
     with pytest.raises(FaultError) as unreachable:
-        await android.start(AndroidConfig(serial="127.0.0.1:1"))
+        await android.start(AndroidConfig(serial="127.0.0.1:1", unlimited_egress=True))
     assert (unreachable.value.fault.code, unreachable.value.fault.retryable) == ("unreachable", True)

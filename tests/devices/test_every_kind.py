@@ -114,8 +114,8 @@ def sim(folder: Path) -> Iterator[Kind]:
 @contextlib.contextmanager
 def android(folder: Path) -> Iterator[Kind]:
     """The stand-in for the SDK's emulator; each emulator keeps its snapshots to itself."""
-    variables, features = android_sdk.install(folder), PHONE - {"state"}
-    words = ("android:avd=Tiny=2",)
+    variables, features = android_sdk.install(folder), PHONE - {"state"} | {"unlimited_egress"}
+    words = ("android:avd=Tiny=2,unlimited_egress",)
     yield Kind("android", features, Open(target="Settings"), ANDROID, words=words, variables=variables)
 
 
@@ -133,9 +133,10 @@ def remote_osworld(folder: Path) -> Iterator[Kind]:
     """A desktop behind OSWorld's guest server."""
     with guest_session.session(folder) as session, session.client() as client:
         url = str(client.base_url).replace("http://", "osworld://").rstrip("/")
-        toml = f'[[devices]]\nkind = "remote"\nurl = "{url}"\nof = "desktop"\n'
+        toml = f'[[devices]]\nkind = "remote"\nurl = "{url}"\nof = "desktop"\nunlimited_egress = true\n'
         menu = Click(x=400, y=300, button="right")  # of the window manager
-        yield Kind("desktop", DESKTOP, menu, str(folder / "kept.txt"), toml=toml, wiped=False)
+        features = DESKTOP | {"unlimited_egress"}
+        yield Kind("desktop", features, menu, str(folder / "kept.txt"), toml=toml, wiped=False)
 
 
 KINDS: dict[str, Callable[[Path], Making]] = {

@@ -165,7 +165,7 @@ def osworld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 async def test_an_osworld_server_is_a_device_like_any_other(osworld: str, tmp_path: Path) -> None:
-    device = await DRIVERS["remote"].start(RemoteConfig(url=osworld, of="desktop"))
+    device = await DRIVERS["remote"].start(RemoteConfig(url=osworld, of="desktop", unlimited_egress=True))
     try:
         capabilities = await device.describe()
         assert (capabilities.kind, capabilities.width, capabilities.height) == ("desktop", WIDTH, HEIGHT)
@@ -187,8 +187,8 @@ async def test_an_osworld_server_is_a_device_like_any_other(osworld: str, tmp_pa
 
 
 async def test_a_wait_may_be_longer_than_other_actions(osworld: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = await DRIVERS["remote"].start(RemoteConfig(url=osworld, of="desktop"))
-    monkeypatch.setattr(driver, "_VERB_S", 0.0)  # leaves the 5 s that every command has for its answer
+    device = await DRIVERS["remote"].start(RemoteConfig(url=osworld, of="desktop", unlimited_egress=True))
+    monkeypatch.setattr(driver, "_ACTION_S", 0.0)  # leaves the 5 s that every command has for its answer
     try:
         assert (await device.act([Wait(ms=5500)], NOTHING)).action_error is None
     finally:
@@ -197,5 +197,5 @@ async def test_a_wait_may_be_longer_than_other_actions(osworld: str, monkeypatch
 
 async def test_what_is_no_osworld_server_is_a_fault() -> None:
     with pytest.raises(FaultError) as nobody:
-        await DRIVERS["remote"].start(RemoteConfig(url="osworld://127.0.0.1:9", of="desktop"))
+        await DRIVERS["remote"].start(RemoteConfig(url="osworld://127.0.0.1:9", of="desktop", unlimited_egress=True))
     assert nobody.value.fault.origin == "device"

@@ -84,7 +84,7 @@ def reserve_ports() -> int:
 class Emulator:
     """One emulator's process, console and snapshots."""
 
-    features = ("adb", "snapshot")
+    features = ("adb", "snapshot", "unlimited_egress")
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path, console: int, token: str) -> None:
         self.address = f"127.0.0.1:{console + 1}"

@@ -24,7 +24,7 @@ class Owned:
     a change of these takes the phone out of service until somebody has looked at it.
     """
 
-    features = ("adb",)
+    features = ("adb", "unlimited_egress")
 
     def __init__(self, address: str) -> None:
         self._address = address

@@ -17,20 +17,22 @@ from PIL import Image
 
 from devices.drivers.remote.pyautogui import Unsupported, held_s, script
 from devices.drivers.remote.xml_tree import nodes
-from devices.drivers.replies import Executed, parse
+from devices.drivers.replies import MAX_FILE, MAX_JSON, Executed, Unacceptable, ask, parse
 from guiagent.actions import Action, Shell
 from guiagent.errors import Fault, FaultError, UsageError
 from guiagent.types import Capabilities, CommandResult, Health, Observation, ObserveSpec, ResetSpec
 
 T = TypeVar("T")
 _VERB_S = 30.0
+_ACTION_S = 30.0  # besides what it asks for itself
+_HEALTH_S = 5.0
+_FILE_S = 120.0
 _SLACK_S = 5.0  # for the answer of a command that ends in time
 _SETTLE_S = 3.0
 _POLL_S = 0.05
 _MAX_FRAME = 32 << 20  # bytes of a screenshot
 _MAX_PIXELS = 8192 * 8192
 _LONGEST_SIDE = 1 << 15
-_MAX_TREE = 16 << 20
 _OUTPUT = 64 << 10
 
 
@@ -59,10 +61,11 @@ class OSWorldDevice:
 
     @classmethod
     async def start(cls, url: str, kind: str) -> "OSWorldDevice":
-        device = cls(httpx.AsyncClient(base_url=url, timeout=_VERB_S), url, kind)
+        device = cls(httpx.AsyncClient(base_url=url, timeout=None), url, kind)
         try:
-            device._platform = (await device._ask("GET", "/platform")).text.strip()[:40]
-            size = _parsed(await device._ask("POST", "/screen_size"), _Size)
+            platform = await device._ask("GET", "/platform")
+            device._platform = platform.decode("utf-8", "replace").strip()[:40]
+            size = _parsed("/screen_size", await device._ask("POST", "/screen_size"), _Size)
             device._size = (size.width, size.height)
         except BaseException:
             await device.close()
@@ -70,7 +73,7 @@ class OSWorldDevice:
         return device
 
     async def describe(self) -> Capabilities:
-        features = ["a11y", "shell", "files", "osworld"]
+        features = ["a11y", "shell", "files", "osworld", "unlimited_egress"]
         return Capabilities(self._kind, *self._size, features, f"OSWorld server on {self._platform}")
 
     async def reset(self, seed: int, baseline: ResetSpec, spec: ObserveSpec) -> Observation:
@@ -83,13 +86,14 @@ class OSWorldDevice:
         return await self.observe(spec)
 
     async def observe(self, spec: ObserveSpec) -> Observation:
-        return await self._observe(spec, await self._screenshot(), None, None)
+        png = b"" if spec.frame == "none" else await self._screenshot()
+        return await self._observe(spec, png, None, None)
 
     async def act(self, actions: Sequence[Action], spec: ObserveSpec) -> Observation:
         error, output = None, None
         for action in actions:
             if isinstance(action, Shell):
-                output = (await self.exec(["sh", "-c", action.command], _VERB_S)).stdout
+                output = (await self.exec(["sh", "-c", action.command], _ACTION_S)).stdout
                 continue
             try:
                 code = script(action)
@@ -98,7 +102,7 @@ class OSWorldDevice:
                 break
             if not code:
                 continue
-            result = await self.exec(["python", "-c", code], _VERB_S + held_s(action))
+            result = await self.exec(["python", "-c", code], _ACTION_S + held_s(action))
             if result.code != 0:
                 lines = result.stderr.strip().splitlines() or ["it said nothing"]
                 error = f"the guest could not do {action.type}: {lines[-1][:200]}"
@@ -107,19 +111,21 @@ class OSWorldDevice:
 
     async def exec(self, command: Sequence[str], timeout_s: float) -> CommandResult:
         body = {"command": list(command), "shell": False}
-        answer = await self._ask("POST", "/execute", json=body, timeout=timeout_s + _SLACK_S, refusable=True)
-        if answer.status_code != 200:
-            return CommandResult(126, "", _parsed(answer, _Refusal).message[:_OUTPUT])
-        return _parsed(answer, Executed).result(_OUTPUT)
+        status, answer = await self._request("POST", "/execute", MAX_JSON, timeout_s + _SLACK_S, json=body)
+        if status != 200:
+            return CommandResult(126, "", _parsed("/execute", answer, _Refusal).message[:_OUTPUT])
+        return _parsed("/execute", answer, Executed).result(_OUTPUT)
 
     async def put(self, path: str, data: bytes) -> None:
-        await self._ask("POST", "/setup/upload", data={"file_path": path}, files={"file_data": data})
+        await self._ask(
+            "POST", "/setup/upload", seconds=_FILE_S, data={"file_path": path}, files={"file_data": data}
+        )
 
     async def get(self, path: str) -> bytes:
-        answer = await self._ask("POST", "/file", data={"file_path": path}, refusable=True)
-        if answer.status_code == 404:
+        status, answer = await self._request("POST", "/file", MAX_FILE, _FILE_S, data={"file_path": path})
+        if status == 404:
             raise FaultError(Fault("task", "missing_file", f"there is no {path} on the device"))
-        return answer.content
+        return self._accepted("/file", status, answer)
 
     async def connect(self, service: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if service != "osworld":
@@ -135,7 +141,7 @@ class OSWorldDevice:
 
     async def health(self) -> Health:
         try:
-            await self._ask("GET", "/platform", timeout=5.0)
+            await self._ask("GET", "/platform", seconds=_HEALTH_S)
         except FaultError as error:
             return Health(False, error.fault.message)
         return Health(True)
@@ -146,21 +152,28 @@ class OSWorldDevice:
     # -- inside ----------------------------------------------------------------------------------------------
 
     async def _ask(
-        self, method: str, path: str, *, timeout: float = _VERB_S, refusable: bool = False, **content: Any
-    ) -> httpx.Response:
+        self, method: str, path: str, most: int = MAX_JSON, seconds: float | None = None, **content: Any
+    ) -> bytes:
+        """The body of an answer with a status of success."""
+        status, body = await self._request(method, path, most, seconds, **content)
+        return self._accepted(path, status, body)
+
+    async def _request(
+        self, method: str, path: str, most: int, seconds: float | None = None, **content: Any
+    ) -> tuple[int, bytes]:
         try:
-            answer = await self._http.request(method, path, timeout=timeout, **content)
-        except httpx.HTTPError as error:
-            raise _broken(f"{self._url}{path}: {error or type(error).__name__}") from error
-        if answer.status_code >= 400 and not refusable:
-            raise _broken(f"{self._url}{path} answered {answer.status_code}: {answer.text[:200]!r}")
-        return answer
+            return await ask(self._http, method, path, most, seconds or _VERB_S, **content)
+        except Unacceptable as error:
+            raise _broken(f"{self._url}: {error}") from error
+
+    def _accepted(self, path: str, status: int, body: bytes) -> bytes:
+        if status >= 400:
+            said = body[:200].decode("utf-8", "replace")
+            raise _broken(f"{self._url}{path} answered {status}: {said!r}")
+        return body
 
     async def _screenshot(self) -> bytes:
-        png = (await self._ask("GET", "/screenshot")).content
-        if len(png) > _MAX_FRAME:
-            raise _broken(f"a screenshot of {len(png)} bytes is refused")
-        return png
+        return await self._ask("GET", "/screenshot", _MAX_FRAME)
 
     async def _quiet(self) -> bytes:
         """The first screenshot that equals the one before, or the last before the cap."""
@@ -177,7 +190,9 @@ class OSWorldDevice:
     async def _observe(
         self, spec: ObserveSpec, png: bytes, error: str | None, output: str | None
     ) -> Observation:
-        frame = b"" if spec.frame == "none" else _encoded(png, spec.frame, spec.quality)
+        frame = b""
+        if spec.frame != "none":
+            frame = await asyncio.to_thread(_encoded, png, spec.frame, spec.quality)
         return Observation.of(
             self._size,
             frame,
@@ -188,8 +203,8 @@ class OSWorldDevice:
         )
 
     async def _tree(self) -> list[dict[str, Any]]:
-        xml = _parsed(await self._ask("GET", "/accessibility"), _Tree).xml
-        if len(xml) > _MAX_TREE or re.search(r"<!(DOCTYPE|ENTITY)", xml):
+        xml = _parsed("/accessibility", await self._ask("GET", "/accessibility"), _Tree).xml
+        if re.search(r"<!(DOCTYPE|ENTITY)", xml):
             raise _broken("its accessibility tree is not what an OSWorld server gives")
         return nodes(xml)
 
@@ -204,16 +219,15 @@ def _encoded(png: bytes, format: str, quality: int) -> bytes:
             buffer = io.BytesIO()
             image.convert("RGB").save(buffer, "JPEG", quality=quality)
             return buffer.getvalue()
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise _broken(f"its screenshot cannot be read: {error}") from error
 
 
-def _parsed(answer: httpx.Response, kind: type[T]) -> T:
+def _parsed(path: str, body: bytes, kind: type[T]) -> T:
     try:
-        return parse(answer.content, kind)
+        return parse(body, kind)
     except ValueError as error:
-        message = f"{answer.url.path} does not answer as an OSWorld server does: {error}"
-        raise _broken(message) from error
+        raise _broken(f"{path} does not answer as an OSWorld server does: {error}") from error
 
 
 def _broken(message: str) -> FaultError:

@@ -7,17 +7,19 @@ from typing import get_args
 from devices.config import RemoteConfig
 from guiagent.actions import Action
 from guiagent.client import FarmClient, LeasedDevice
-from guiagent.errors import UsageError
+from guiagent.errors import InfrastructureError, UsageError
 from guiagent.types import Capabilities, CommandResult, Health, Observation, ObserveSpec, ResetSpec
 from guiagent.wire import Grant
 
 _BLANK = ResetSpec()
+_PUBLIC = ("public",)
+_UNLIMITED = "unlimited_egress"
 _WAIT_S = 30.0
 _LABEL = "offered on by another pool"
 
 
 class PooledDevice:
-    """A `devices.drivers.HostedDevice` with every capability of the other pool's device.
+    """A `devices.drivers.HostedDevice` with every capability of the other pool's device, and `Networked`.
 
     A reset to the blank baseline gives the device back and leases one again, so that the other pool wipes and
     attests it.
@@ -28,6 +30,7 @@ class PooledDevice:
         self._kind = kind
         self._grants = grants
         self._device = device
+        self._egress: Sequence[str] = _PUBLIC
 
     @classmethod
     async def start(cls, config: RemoteConfig) -> "PooledDevice":
@@ -35,8 +38,17 @@ class PooledDevice:
             raise UsageError(f"the pool at {config.url} asks for its token: set `token` for this device")
         farm = FarmClient(config.url, config.token.get_secret_value())
         try:
-            grants = await _grants(farm, config.of)
-            return cls(farm, config.of, grants, await _taken(farm, config.of, grants))
+            features = await _features(farm, config.of)
+            if _UNLIMITED in features and not config.unlimited_egress:
+                message = (
+                    f"the pool at {config.url} does not limit what its {config.of} devices reach, so that "
+                    "the egress rules of leases would not hold: to offer them all the same set "
+                    "`unlimited_egress = true` for this device"
+                )
+                raise InfrastructureError(message)
+            # All that they have a feature for: the lease in this pool decides which of them a holder has.
+            grants = [grant for grant in get_args(Grant) if grant in features]
+            return cls(farm, config.of, grants, await _taken(farm, config.of, grants, _PUBLIC))
         except BaseException:
             await farm.close()
             raise
@@ -46,8 +58,7 @@ class PooledDevice:
 
     async def reset(self, seed: int, baseline: ResetSpec, spec: ObserveSpec) -> Observation:
         if baseline == _BLANK:
-            await self._device.close()
-            self._device = await _taken(self._farm, self._kind, self._grants)
+            await self._exchange()
         return await self._device.reset(seed, baseline, spec)
 
     async def observe(self, spec: ObserveSpec) -> Observation:
@@ -71,6 +82,15 @@ class PooledDevice:
     async def connect(self, service: str) -> tuple[StreamReader, StreamWriter]:
         return await self._device.connect(service)
 
+    async def allow(self, egress: Sequence[str]) -> None:
+        """Let the other pool enforce these rules. Other rules need another lease there, of a blank device.
+
+        Raises UsageError for rules that the other pool does not grant.
+        """
+        if tuple(egress) != tuple(self._egress):
+            self._egress = tuple(egress)
+            await self._exchange()
+
     async def attest(self) -> str:
         return f"attested by the pool at {self._farm.url}"
 
@@ -80,16 +100,17 @@ class PooledDevice:
     async def close(self) -> None:
         await self._farm.close()
 
+    async def _exchange(self) -> None:
+        """Give the device back and lease one again."""
+        await self._device.close()
+        self._device = await _taken(self._farm, self._kind, self._grants, self._egress)
 
-async def _grants(farm: FarmClient, kind: str) -> list[Grant]:
-    """Every grant that the other pool's devices of this kind have a feature for.
 
-    The lease in this pool decides which of them a holder has.
-    """
+async def _features(farm: FarmClient, kind: str) -> list[str]:
+    """Features of the other pool's devices of this kind, as one of them describes itself."""
     async with farm.lease(kind, label=_LABEL, wait=_WAIT_S) as one:
-        features = (await one.describe()).features
-    return [grant for grant in get_args(Grant) if grant in features]
+        return (await one.describe()).features
 
 
-async def _taken(farm: FarmClient, kind: str, grants: Sequence[Grant]) -> LeasedDevice:
-    return await farm.lease(kind, grants=grants, label=_LABEL, wait=_WAIT_S)
+async def _taken(farm: FarmClient, kind: str, grants: Sequence[Grant], egress: Sequence[str]) -> LeasedDevice:
+    return await farm.lease(kind, grants=grants, egress=egress, label=_LABEL, wait=_WAIT_S)

@@ -11,13 +11,11 @@ from typing import Any, TypeVar
 
 import httpx
 
-from devices.drivers.replies import Executed, parse
+from devices.drivers.replies import MAX_FILE, MAX_JSON, Executed, Unacceptable, ask, parse
 from guiagent.errors import Fault, FaultError
 from guiagent.types import CommandResult
 
 T = TypeVar("T")
-_MAX_JSON = 16 << 20
-_MAX_FILE = 256 << 20
 _MAX_OUTPUT = 1 << 20  # characters of a command's output that are passed on
 _TREE = "/guiagent/tree?deadline_ms=10000&max_nodes=1000"  # an emulated guest takes seconds for its first
 _ANSWERS_S = 2.0
@@ -36,10 +34,10 @@ class Guest:
     async def answers(self) -> bool:
         """True if the server answers within two seconds."""
         try:
-            async with asyncio.timeout(_ANSWERS_S):
-                return (await self._client.get("/platform")).status_code == httpx.codes.OK
-        except (httpx.HTTPError, TimeoutError):
+            status, _ = await ask(self._client, "GET", "/platform", MAX_JSON, _ANSWERS_S)
+        except Unacceptable:
             return False
+        return status == httpx.codes.OK
 
     async def wait(self, poll_s: float = _POLL_S) -> None:
         """Wait until the server answers."""
@@ -50,40 +48,40 @@ class Guest:
         """Make the server load what its answers need, so that no fork of the guest has to."""
         await self.run(["true"])
         for path in (_TREE, "/guiagent/windows"):
-            await self._request("GET", path, _MAX_JSON)
+            await self._request("GET", path, MAX_JSON)
 
     async def windows(self) -> bytes:
         """The open windows, as the unparsed JSON of the guest."""
-        return (await self._request("GET", "/guiagent/windows", _MAX_JSON))[1]
+        return (await self._request("GET", "/guiagent/windows", MAX_JSON))[1]
 
     async def run(self, command: list[str]) -> CommandResult:
         """Run a program and wait for it."""
-        status, body = await self._request("POST", "/execute", _MAX_JSON, json={"command": command})
+        status, body = await self._request("POST", "/execute", MAX_JSON, json={"command": command})
         if status != httpx.codes.OK:
             return CommandResult(127, stderr=_text(_object(body).get("message")))
         return _parsed(body, Executed).result(_MAX_OUTPUT)
 
     async def launch(self, command: list[str]) -> str | None:
         """Start a program and leave it running; return why it could not start, or None."""
-        status, body = await self._request("POST", "/setup/launch", _MAX_JSON, json={"command": command})
+        status, body = await self._request("POST", "/setup/launch", MAX_JSON, json={"command": command})
         return None if status == httpx.codes.OK else body.decode(errors="replace")[:500]
 
     async def put(self, path: str, data: bytes) -> None:
         status, body = await self._request(
-            "POST", "/setup/upload", _MAX_JSON, data={"file_path": path}, files={"file_data": data}
+            "POST", "/setup/upload", MAX_JSON, data={"file_path": path}, files={"file_data": data}
         )
         if status != httpx.codes.OK:
             raise _task(f"the guest did not write {path}: {_reason(body)}")
 
     async def get(self, path: str) -> bytes:
-        status, body = await self._request("POST", "/file", _MAX_FILE, data={"file_path": path})
+        status, body = await self._request("POST", "/file", MAX_FILE, data={"file_path": path})
         if status != httpx.codes.OK:
             raise _task(f"the guest has no file {path}: {_reason(body)}")
         return body
 
     async def tree(self) -> list[dict[str, Any]]:
         """The accessibility tree as `Observation.tree`. Raises FaultError if the guest gives none."""
-        status, body = await self._request("GET", _TREE, _MAX_JSON)
+        status, body = await self._request("GET", _TREE, MAX_JSON)
         if status != httpx.codes.OK:
             raise _device("a11y", f"the guest gives no accessibility tree: {_reason(body)}")
         nodes: Any = _parsed(body, object)
@@ -94,23 +92,17 @@ class Guest:
 
     async def act(self, actions: list[dict[str, Any]]) -> str | None:
         """Let the guest itself carry out actions; return why it did not, or None."""
-        status, body = await self._request("POST", "/guiagent/input", _MAX_JSON, json={"actions": actions})
+        status, body = await self._request("POST", "/guiagent/input", MAX_JSON, json={"actions": actions})
         return None if status == httpx.codes.OK else _reason(body)
 
     async def close(self) -> None:
         await self._client.aclose()
 
     async def _request(self, method: str, path: str, most: int, **content: Any) -> tuple[int, bytes]:
-        body = bytearray()
         try:
-            async with self._client.stream(method, path, **content) as response:
-                async for chunk in response.aiter_raw():
-                    body += chunk
-                    if len(body) > most:
-                        raise _device("guest", f"the guest's answer to {path} has over {most >> 20} MiB")
-                return response.status_code, bytes(body)
-        except httpx.HTTPError as error:
-            raise _device("guest", f"the guest's server broke off at {path}: {error}") from error
+            return await ask(self._client, method, path, most, **content)
+        except Unacceptable as error:
+            raise _device("guest", f"the guest's server: {error}") from error
 
 
 def _parsed(body: bytes, kind: type[T]) -> T:

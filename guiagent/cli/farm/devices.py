@@ -56,7 +56,8 @@ def ps(pool: str | None, as_json: bool) -> None:
         screen = f"{one.width}x{one.height}" if one.width else ""
         state = f"{one.state} (probation)" if one.probation else one.state
         rate = f"{one.fps:.1f}" if one.fps else ""
-        table.add_row(one.id, state, holder, screen, rate, str(one.steps), str(one.faults), one.reason)
+        why = one.reason or ("its egress is not limited" if "unlimited_egress" in one.features else "")
+        table.add_row(one.id, state, holder, screen, rate, str(one.steps), str(one.faults), why)
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = _WIDE
