@@ -90,15 +90,10 @@ class Trainer:
 
         Raises the error that ended the rollouts, if they have ended.
         """
-        limits = self.config.update
         while not self._finished():
             with self.observer.phase("waiting"):
                 groups = await asyncio.to_thread(
-                    self.replay.take,
-                    limits.groups,
-                    current_version=self.state.step,
-                    max_staleness=limits.max_staleness,
-                    timeout=_TAKE_TIMEOUT_S,
+                    self.replay.take, current_version=self.state.step, timeout=_TAKE_TIMEOUT_S
                 )
             self.rollouts.make_room()
             if rollouts.done():

@@ -1,6 +1,7 @@
 """Groups of made-up trajectories, for tests of replays."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 from guiagent.errors import Fault
@@ -55,7 +56,9 @@ def close_group(replay: Replay, *values: float | None, task="a", **changes: Any)
 
 
 def take(replay: Replay, count=1, *, version=0, max_staleness=1000) -> list[Group]:
-    return replay.take(count, current_version=version, max_staleness=max_staleness, timeout=0)
+    """Takes so many groups now. A run never changes its limits; a test may take one group, and then two."""
+    replay._limits = replace(replay._limits, groups=count, max_staleness=max_staleness)
+    return replay.take(current_version=version, timeout=0)
 
 
 def rescued(group: Group) -> bool:

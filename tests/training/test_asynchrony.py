@@ -111,7 +111,6 @@ class Session:
     rollouts: RolloutDispatcher
     publisher: Publisher
     running: "asyncio.Task[None]"
-    max_staleness: int
     step: int = 0
     taken: list[Group] = field(default_factory=list)
 
@@ -120,13 +119,7 @@ class Session:
         groups: Sequence[Group] = ()
         async with asyncio.timeout(60):
             while not groups:
-                groups = await asyncio.to_thread(
-                    self.replay.take,
-                    3,
-                    current_version=self.step,
-                    max_staleness=self.max_staleness,
-                    timeout=0.05,
-                )
+                groups = await asyncio.to_thread(self.replay.take, current_version=self.step, timeout=0.05)
                 self.rollouts.make_room()
                 if self.running.done():
                     self.running.result()
@@ -174,7 +167,7 @@ async def session(
         running = asyncio.create_task(rollouts.run())
         try:
             publisher = Publisher(engine, rollouts.published)
-            yield Session(engine, replay, rollouts, publisher, running, max_staleness)
+            yield Session(engine, replay, rollouts, publisher, running)
             await publisher.settle()
         finally:
             running.cancel()
@@ -308,7 +301,7 @@ async def test_what_is_published_is_a_copy():
 
 @pytest.mark.parametrize("last", [1.0, None])
 def test_the_trainer_waits_for_an_open_group_that_is_due_also_where_it_comes_to_nothing(last):
-    replay = Replay(None, 0)
+    replay = Replay(None, 0, limits=Limits(groups=2, max_staleness=2, devices=1))
     replay.published(1)
     due = replay.open_group("a", 0, 2)
     replay.published(3)
@@ -318,7 +311,7 @@ def test_the_trainer_waits_for_an_open_group_that_is_due_also_where_it_comes_to_
             replay.add(member(group, index, size=2, version=3))
 
     def take(timeout: float) -> list[str]:
-        groups = replay.take(2, current_version=3, max_staleness=2, timeout=timeout)
+        groups = replay.take(current_version=3, timeout=timeout)
         return [group.id for group in groups]
 
     replay.add(member(due, 0, None if last is None else 0.0, size=2, version=1))

@@ -16,6 +16,7 @@ from guiagent.types import PolicyOutput, Score, Step, Trajectory
 from tests.support.groups import FAULT, advantages, close_group, member, rescued, take
 from training.algorithms import ALGORITHMS
 from training.replay import Group, Replay, ReplayStats
+from training.replay.scheduler import Limits
 
 ARPO = ALGORITHMS["arpo"]
 
@@ -207,7 +208,7 @@ def test_a_waiting_trainer_is_woken_by_the_member_that_closes_a_group():
     taken: list[Group] = []
 
     def train() -> None:
-        taken.extend(replay.take(1, current_version=0, max_staleness=0, timeout=3600))
+        taken.extend(replay.take(current_version=0, timeout=3600))
 
     trainer = threading.Thread(target=train, daemon=True)
     trainer.start()
@@ -219,7 +220,7 @@ def test_a_waiting_trainer_is_woken_by_the_member_that_closes_a_group():
 
 
 def test_nothing_is_lost_or_given_twice_between_many_producers_and_one_trainer():
-    replay = arpo_replay()
+    replay = Replay(ARPO.replay, 0, limits=Limits(groups=4, max_staleness=0, devices=4))
 
     def produce(task: str) -> None:
         for _ in range(50):
@@ -228,7 +229,7 @@ def test_nothing_is_lost_or_given_twice_between_many_producers_and_one_trainer()
     producers = [threading.Thread(target=produce, args=(task,)) for task in "abcd"]
     for producer in producers:
         producer.start()
-    taken = [g for _ in range(50) for g in replay.take(4, current_version=0, max_staleness=0, timeout=30)]
+    taken = [g for _ in range(50) for g in replay.take(current_version=0, timeout=30)]
     for producer in producers:
         producer.join()
     assert len({t.id for group in taken for t in group.sampled}) == 400

@@ -24,7 +24,7 @@ from rewards.judges.config import JudgeConfig
 from rewards.judges.log import VerdictLog, judge_all
 from rewards.judges.verdicts import Verdict
 from rewards.tasksets.proposed import Proposed, ProposedTask
-from tests.support.groups import advantages
+from tests.support.groups import advantages, take
 from training.algorithms import ALGORITHMS
 from training.config import RolloutConfig
 from training.replay import Group, Replay
@@ -176,7 +176,7 @@ async def roll(
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
         seen.trajectories = list(store)
-        seen.groups = replay.take(replay.ready, current_version=0, max_staleness=9, timeout=0)
+        seen.groups = take(replay, replay.ready)
         seen.curriculum, seen.unknown = curriculum.state(), dict(judging.unknown)
     return seen
 

@@ -41,7 +41,7 @@ class _Pending:
     version: int  # of the weights that sampled when it was opened
     members: dict[int, Trajectory] = field(default_factory=dict)
     span: Span | None = None  # of its tokens, once it has closed
-    needs_rescue: bool = False  # it failed as a whole, and teaches nothing without an earlier success
+    needs_rescue: bool = False  # all of it failed: it teaches nothing without an earlier success
 
     @property
     def id(self) -> str:
@@ -70,7 +70,8 @@ class _Pending:
 class Replay:
     """The queue of groups from rollouts to the trainer, with the earlier episodes that `rule` adds to them.
 
-    `limits` bound how far rollouts run ahead of the trainer: a `Scheduler` says what a device plays next.
+    `limits` say how many groups the trainer takes at once, how old they may be, and so how far rollouts run
+    ahead of it: a `Scheduler` says what a device plays next.
 
     With `flat_groups` "drop" a group whose rewards are all the same is dropped and counted, because it
     teaches nothing (DAPO, arXiv 2503.14476); so is one whose rewards have a population deviation below
@@ -100,7 +101,7 @@ class Replay:
         self._closed: deque[_Pending] = deque()  # those of `_pending` that the trainer may take, oldest first
         self._kept = Buffer(rule)
         self._stats = ReplayStats()
-        self._in_vain = Counter[str]()  # groups that closed and were dropped, since one was not
+        self._in_vain = Counter[str]()  # groups dropped in a row when they closed, by reason
         self._changed = Condition()  # its lock is reentrant
 
     def next(self, device: Hashable) -> EpisodeRequest | Literal["open", "wait"]:
@@ -152,12 +153,12 @@ class Replay:
                 raise ValueError(f"trajectory {trajectory.id} belongs to no open group: {trajectory.group}")
             self._place(group, trajectory)
 
-    def take(self, count: int, *, current_version: int, max_staleness: int, timeout: float) -> list[Group]:
-        """Take `count` closed groups, chosen by `choose_batch`; return [] if `timeout` seconds pass.
+    def take(self, *, current_version: int, timeout: float) -> list[Group]:
+        """Take a batch of closed groups, chosen by `choose_batch`; return [] if `timeout` seconds pass.
 
-        A group with a token sampled more than `max_staleness` policy versions away from `current_version` is
-        dropped and counted. Returned groups count as consumed: the trainer steps on them before it
-        checkpoints `state()`.
+        A group with a token sampled more than `limits.max_staleness` policy versions away from
+        `current_version` is dropped and counted. Returned groups count as consumed: the trainer steps on them
+        before it checkpoints `state()`.
 
         With a rule that learns from a buffer alone, one more group holds the drawn episodes, if any.
 
@@ -165,14 +166,18 @@ class Replay:
             InfrastructureError: more than fifty batches' worth of groups in a row closed and taught nothing.
         """
 
+        limits = self._limits
+
         def chosen() -> list[_Pending] | None:
-            self._drop_hopeless(current_version, max_staleness)
+            self._drop_hopeless(current_version)
             open = [group.version for group in self._pending.values() if not group.closed]
             closed = [group.version for group in self._closed]
-            indices = choose_batch(closed, open, current_version, groups=count, max_staleness=max_staleness)
+            indices = choose_batch(
+                closed, open, current_version, groups=limits.groups, max_staleness=limits.max_staleness
+            )
             if indices is not None:
                 return [self._closed[index] for index in indices]
-            if self._in_vain.total() > _STARVED * count:
+            if self._in_vain.total() > _STARVED * limits.groups:
                 raise _starved(self._in_vain)
             return None
 
@@ -315,10 +320,10 @@ class Replay:
             self._in_vain.clear()
         self._changed.notify_all()  # also after a drop: a batch may have waited for this group
 
-    def _drop_hopeless(self, version: int, max_staleness: int) -> None:
+    def _drop_hopeless(self, version: int) -> None:
         """Drop closed groups that are too old, and those whose rescue has become too old."""
         for group in tuple(self._closed):
-            if group.staleness(version) > max_staleness:
+            if group.staleness(version) > self._limits.max_staleness:
                 self._stats.stale += 1
             elif group.needs_rescue and not self._young(group, version):
                 self._stats.flat += 1

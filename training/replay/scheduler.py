@@ -44,7 +44,7 @@ class Limits:
     arXiv 2509.23866.
     """
 
-    groups: int  # that the trainer takes at once
+    groups: int  # groups that the trainer takes at once
     max_staleness: int  # policy versions between the sampling of a group's oldest token and its update
     devices: int
     sticky: bool = False
@@ -103,8 +103,8 @@ class Scheduler(Generic[Request]):
 
     def __init__(self, limits: Limits, version: int = 0) -> None:
         self.opening = 0
-        self.sampling = version  # of the weights that sample: the oldest, where engines differ
-        self._taking = version  # at which the trainer takes its next batch
+        self.sampling = version  # version of the weights that sample: the oldest, if engines differ
+        self._taking = version  # version at which the trainer takes its next batch
         self._limits = limits
         self._at_play: float | None = None  # groups, as a moving average; None before the first update
         self._open: dict[Hashable, _Open[Request]] = {}
