@@ -17,11 +17,14 @@ from transformers import AutoConfig, AutoModelForImageTextToText
 from guiagent.actions import Wait
 from guiagent.episode import PastTurn
 from guiagent.errors import GuiAgentError, UsageError
+from guiagent.protocols import Taskset
 from guiagent.types import Observation, Step, Trajectory
 from rewards.catalogue import find_taskset, training_names
 from rewards.judges.config import JudgeConfig, StepJudgeConfig
-from training.algorithms import ALGORITHMS, find_algorithm
+from training.algorithms import find_algorithm
+from training.algorithms.algorithm import Algorithm
 from training.config import TrainConfig, checkpoint_folder
+from training.consistency import contradictions
 from training.engine.engine import Completion, EngineStats, Request
 from training.engine.policy import EnginePolicy
 from training.inputs.checkpoint_files import readable
@@ -47,39 +50,46 @@ class Finding:
 
 async def dry_run(config: TrainConfig, turn_seconds: float) -> list[Finding]:
     """Check every part of the recipe. Problems that a user can solve are findings; no device is started."""
-    tasks, longest = _tasks(config)
+    algorithm, algorithm_line = _algorithm(config)
+    taskset, tasks_line, longest = _tasks(config)
     turns = min(longest, config.rollout.max_steps or longest)
-    return [
-        _algorithm(config),
-        tasks,
+    judged = config.judge is not None
+    wrong = [
+        Finding(part, missing=problem)
+        for part, problem in contradictions(config, taskset, algorithm, judged=judged)
+    ]
+    contradicted = {finding.what for finding in wrong}
+    found = [
+        algorithm_line,
+        tasks_line,
         *await _policy(config, turns),
         _cost(config, turns, turn_seconds),
         _engine(config),
-        _judge(config),
-        *_labels(config),
+        _rewards(config),
+        *_labels(config, algorithm),
     ]
+    return [finding for finding in found if finding.what not in contradicted] + wrong
 
 
-def _algorithm(config: TrainConfig) -> Finding:
+def _algorithm(config: TrainConfig) -> tuple[Algorithm | None, Finding]:
     try:
         algorithm = find_algorithm(config.update.algorithm)
     except UsageError as error:
-        return Finding("algorithm", missing=str(error))
+        return None, Finding("algorithm", missing=str(error))
     signals = f"; computes {', '.join(sorted(algorithm.signals))}" if algorithm.signals else ""
-    return Finding("algorithm", f"{algorithm.name}, arXiv {algorithm.paper}{signals}")
+    return algorithm, Finding("algorithm", f"{algorithm.name}, arXiv {algorithm.paper}{signals}")
 
 
-def _tasks(config: TrainConfig) -> tuple[Finding, int]:
+def _tasks(config: TrainConfig) -> tuple[Taskset | None, Finding, int]:
     """Check the tasks; also return the largest number of turns that one of them allows."""
     try:
         taskset = find_taskset(config.taskset)
         names = training_names(taskset, config.tasks)
         longest = max(taskset.task(name, config.rollout.seed).max_steps for name in names)
     except GuiAgentError as error:
-        return Finding("tasks", missing=str(error)), config.rollout.max_steps or _UNKNOWN_LENGTH
-    return Finding(
-        "tasks", f"{len(names)} of {config.taskset}, by their own bound of {longest} turns"
-    ), longest
+        return None, Finding("tasks", missing=str(error)), config.rollout.max_steps or _UNKNOWN_LENGTH
+    found = f"{len(names)} of {config.taskset}, by their own bound of {longest} turns"
+    return taskset, Finding("tasks", found), longest
 
 
 async def _policy(config: TrainConfig, turns: int) -> list[Finding]:
@@ -156,7 +166,7 @@ def _engine(config: TrainConfig) -> Finding:
     return Finding("engine", f"vLLM from {_VLLM}, weights by {vllm.update}")
 
 
-def _judge(config: TrainConfig) -> Finding:
+def _rewards(config: TrainConfig) -> Finding:
     judge = config.judge
     if judge is None:
         return Finding("rewards", "the tasks' own checks")
@@ -165,14 +175,11 @@ def _judge(config: TrainConfig) -> Finding:
     return Finding("rewards", _asked(judge))
 
 
-def _labels(config: TrainConfig) -> list[Finding]:
-    """Check the source of step labels, if the algorithm learns from them."""
-    algorithm, judge = ALGORITHMS.get(config.update.algorithm), config.step_judge
-    if algorithm is None:
+def _labels(config: TrainConfig, algorithm: Algorithm | None) -> list[Finding]:
+    """Name the source of step labels, if the algorithm learns from them."""
+    if algorithm is None or "labels" not in algorithm.signals:
         return []
-    if "labels" not in algorithm.signals:
-        missing = f"{algorithm.name} learns from no step labels: leave out [step_judge]"
-        return [Finding("labels", missing=missing)] if judge is not None else []
+    judge = config.step_judge
     return [Finding("labels", "by the outcome, without [step_judge]" if judge is None else _asked(judge))]
 
 

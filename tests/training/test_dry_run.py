@@ -178,6 +178,30 @@ async def test_what_is_missing_is_told_with_the_way_out(policies: dict[str, Path
     assert "known: arpo" in missing["algorithm"]
 
 
+EVIDENCE_JUDGE = ("judge.preset=smartsnap", "judge.url=http://127.0.0.1:1", "judge.model=m")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "part", "way"),
+    [
+        (EVIDENCE_JUDGE, "rewards", 'set dialect = "ui-tars+evidence"'),
+        ((*EVIDENCE_JUDGE, "dialect=qwen3-mobile"), "rewards", 'set dialect = "qwen3-mobile+evidence"'),
+        (("taskset=proposed", 'tasks=["*"]'), "rewards", "add [judge] to the recipe"),
+        (("update.algorithm=zerogui", "update.seeds=successes"), "seeds", "leave out update.seeds"),
+    ],
+)
+async def test_what_would_end_the_run_at_once_is_told_in_a_line(
+    overrides: tuple[str, ...], part: str, way: str
+) -> None:
+    (finding,) = (one for one in await dry_run(load("arpo-demo", *overrides), 5.0) if one.what == part)
+    assert way in finding.missing and "\n" not in finding.missing
+
+
+async def test_a_judge_of_evidence_is_found_where_the_dialect_has_words_for_it() -> None:
+    config = load("arpo-demo", *EVIDENCE_JUDGE, "dialect=ui-tars+evidence")
+    assert found(await dry_run(config, 5.0), "rewards").endswith("preset smartsnap")
+
+
 async def test_where_steps_get_their_labels_is_told() -> None:
     judge = ["step_judge.url=http://127.0.0.1:1", "step_judge.model=m"]
     by_preset = {

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from guiagent import config as configuration
-from guiagent.dialects import EVIDENCE
 from guiagent.errors import UsageError
 from guiagent.protocols import Taskset
 from guiagent.storage.trajectories import TrajectoryStore
@@ -27,11 +26,11 @@ from rewards.judges.verdicts import Judge
 from rewards.tasksets.book import BookTasks
 from rewards.tasksets.proposed import Proposed
 from training.algorithms import find_algorithm
-from training.algorithms.algorithm import Algorithm
 from training.checkpoints import checkpoint
 from training.checkpoints.mirror import RunFolder
 from training.checkpoints.run_state import RunState
 from training.config import TrainConfig, checkpoint_folder
+from training.consistency import contradictions
 from training.inputs.encoder import Encoder
 from training.launch.launcher import Launcher
 from training.learner.labels import StepVerdicts, labels_by_outcome
@@ -62,15 +61,14 @@ async def train(
     learns from. `run.check` is called after every update: its figures are written down, and what it raises
     ends the run.
 
-    Raises UsageError (an unknown task, proposals without a judge, a step judge or seeds for an algorithm that
-    has no use for them), InfrastructureError (disk full, checkpoints all damaged), and DivergedError when
-    updates diverge.
+    Raises UsageError (an unknown task, parts of the config that contradict each other), InfrastructureError
+    (disk full, checkpoints all damaged), and DivergedError when updates diverge.
     """
     torch.set_num_threads(1)  # two pools of spinning threads on few cores run ten times slower
     async with _step_judge(config) as labeller:
         with TrajectoryStore(run.path / "trajectories") as store, ExitStack() as held:
             configuration.save(config, run.path / "config.toml")
-            trainer = _wired(config, run, launcher, judge, labeller, store, held)
+            trainer = _build_trainer(config, run, launcher, judge, labeller, store, held)
             return await trainer.run(on_progress)
 
 
@@ -85,7 +83,7 @@ async def _step_judge(config: TrainConfig) -> AsyncIterator[StepJudge | None]:
             await judge.close()
 
 
-def _wired(
+def _build_trainer(
     config: TrainConfig,
     folder: RunFolder,
     launcher: Launcher,
@@ -97,9 +95,10 @@ def _wired(
     """Build the trainer of a run, restored from the newest checkpoint; `held` closes its resources."""
     run = folder.path
     taskset, algorithm = find_taskset(config.taskset), find_algorithm(config.update.algorithm)
-    _require_sense(config, taskset, algorithm, judge)
+    if found := next(contradictions(config, taskset, algorithm, judged=judge is not None), None):
+        raise UsageError(found.problem)
     names = _task_names(config, taskset, store)
-    scoring = _Scoring.opened(run, taskset, store, judge, labeller, held)
+    scoring = _Scoring.open(run, taskset, store, judge, labeller, held)
 
     loaded = checkpoint.load(run / "checkpoints")
     began_with = checkpoint_folder(config.policy)
@@ -160,22 +159,6 @@ def _wired(
     return Trainer(config, rollouts, store, replay, learner, weights, workers.engine, observer, state)
 
 
-def _require_sense(config: TrainConfig, taskset: Taskset, algorithm: Algorithm, judge: Judge | None) -> None:
-    """Raise UsageError for parts of a config that contradict each other."""
-    if isinstance(taskset, Proposed | BookTasks) and judge is None:
-        raise UsageError("proposed tasks have no reward of their own: add [judge] to the recipe")
-    proved = config.judge is not None and config.judge.preset == "smartsnap"
-    if proved and not config.dialect.endswith(EVIDENCE):
-        raise UsageError(
-            "the judge's preset smartsnap looks at what the policy cites as its evidence, for which its "
-            f'prompt has no words: set dialect = "{config.dialect}{EVIDENCE}"'
-        )
-    if config.step_judge is not None and "labels" not in algorithm.signals:
-        raise UsageError(f"{algorithm.name} learns from no step labels: leave out [step_judge]")
-    if config.update.seeds is not None and algorithm.replay is None:
-        raise UsageError(f"{algorithm.name} has no replay that seeds could begin: leave out update.seeds")
-
-
 def _task_names(config: TrainConfig, taskset: Taskset, store: TrajectoryStore) -> Sequence[str]:
     """Return the tasks to train on; for "*" of a growing book, those that the run began with."""
     if isinstance(taskset, BookTasks) and tuple(config.tasks) == ("*",):
@@ -193,7 +176,7 @@ class _Scoring:
     steps: StepLabeler | None
 
     @classmethod
-    def opened(
+    def open(
         cls,
         run: Path,
         taskset: Taskset,
