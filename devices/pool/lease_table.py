@@ -31,19 +31,11 @@ from devices.pool.autoscaler import resize
 from devices.pool.fairness import Account
 from devices.pool.matching import able, in_service
 from devices.pool.queue import Queue, Waiting
-from guiagent.errors import Fault, LeaseError, UsageError
+from guiagent.errors import Fault, FaultError, LeaseError, UsageError
 from guiagent.types import Capabilities
 
 _REMEMBERED_ENDS = 4096  # ended leases whose holders still get the reason rather than "unknown"
 _REJOIN_S = 60.0  # how long leases wait for their host after the pool was restarted
-
-
-@dataclass(frozen=True, slots=True)
-class _Keyed:
-    """The leases that were granted under an idempotency key."""
-
-    kind: str
-    leases: tuple[Lease, ...]
 
 
 @dataclass(slots=True)
@@ -51,7 +43,8 @@ class Pool:
     slots: dict[str, Slot]
     queue: Queue
     leases: dict[str, Lease] = field(default_factory=dict)
-    _keys: dict[tuple[str, str], _Keyed] = field(default_factory=dict)
+    # By tenant and idempotency key: what was granted under it, as long as any of it lives.
+    _keys: dict[tuple[str, str], tuple[Lease, ...]] = field(default_factory=dict)
     _ends: OrderedDict[str, tuple[str | None, Fault]] = field(default_factory=OrderedDict)
     _absent: dict[str, tuple[int, Marked | None]] = field(default_factory=dict)  # of hosts not joined yet
 
@@ -70,18 +63,28 @@ class Pool:
         Raises:
             UsageError: this farm can never meet the request.
             OverQuota: the request exceeds its tenant's quota now.
+            FaultError: its key was used for another request ("key_reused").
+            LeaseError: a part of what was granted under its key has ended.
         """
-        before = self._keys.get((request.tenant, request.key))
-        if before is None:
+        before = self._keys.get((request.tenant, request.key), ())
+        digests = {one.digest for one in before} | {one.digest for one in self.queue.same_key(request)}
+        if digests - {"", request.digest}:
+            raise FaultError(_key_reused(request.key))
+        if not before:
             self.queue.add(request)
-        elif (before.kind, len(before.leases)) != (request.kind, len(request.ids)):
-            raise UsageError("this idempotency key was used for a different lease request; use a new key")
+        elif sum(one.id in self.leases for one in before) < len(request.ids):
+            message = "a part of what was granted under this key has ended; take new leases with another key"
+            raise LeaseError(Fault("farm", "ended", message))
         else:
             self.queue.append(request)
 
+    def answered(self, request: Request) -> bool:
+        """Whether leases live that were granted under the request's key."""
+        return (request.tenant, request.key) in self._keys
+
     def withdraw(self, request: Request, now: float) -> Waiting:
         """Remove a request from the queue; return the place it had."""
-        (place,) = (one for one in self.queue.waiting(now) if one.request is request)
+        place = self.queue.place(request, now)
         self.queue.remove(request)
         return place
 
@@ -99,8 +102,8 @@ class Pool:
         for request in [one for one in self.queue.requests if (one.tenant, one.key) in self._keys]:
             before = self._keys[request.tenant, request.key]
             # A device that was leased when the pool restarted may not be up again yet.
-            if all(self.slots[lease.device].state is DeviceState.LEASED for lease in before.leases):
-                granted.append(Granted(request, before.leases))
+            if all(self._in_use(lease) for lease in before):
+                granted.append(Granted(request, before))
                 self.queue.remove(request)
         return granted
 
@@ -330,7 +333,7 @@ class Pool:
                     slot.mark, slot.reason = mark.mark, mark.reason
             slot.lease = lease.id
             self.queue.settled(lease.tenant, now).held += 1
-            self._remember_key(slot.kind, lease)
+            self._remember_key(lease)
         for slot in self.slots.values():
             if slot.state is not DeviceState.LOST:
                 slot.state = _at_rest(slot)
@@ -353,22 +356,30 @@ class Pool:
             key=request.key,
             tenant=request.tenant,
             egress=request.egress,
+            digest=request.digest if request.key else "",
             expires=now + request.ttl,
             since=now,
         )
-        self._remember_key(slot.kind, lease)
+        self._remember_key(lease)
         return lease
 
-    def _remember_key(self, kind: str, lease: Lease) -> None:
+    def _in_use(self, lease: Lease) -> bool:
+        return lease.id in self.leases and self.slots[lease.device].state is DeviceState.LEASED
+
+    def _remember_key(self, lease: Lease) -> None:
         if lease.key:
             key = lease.tenant, lease.key
-            before = self._keys.get(key, _Keyed(kind, ()))
-            self._keys[key] = _Keyed(kind, (*before.leases, lease))
+            self._keys[key] = (*self._keys.get(key, ()), lease)
+
+    def _forget_key(self, lease: Lease) -> None:
+        key = lease.tenant, lease.key
+        if not any(one.id in self.leases for one in self._keys.get(key, ())):
+            self._keys.pop(key, None)
 
     def _end(self, lease: Lease, fault: Fault, now: float) -> Ended:
         slot = self.slots[lease.device]
         del self.leases[lease.id]
-        self._keys.pop((lease.tenant, lease.key), None)
+        self._forget_key(lease)
         self._ends[lease.id] = lease.tenant, fault
         if len(self._ends) > _REMEMBERED_ENDS:
             self._ends.popitem(last=False)
@@ -412,6 +423,11 @@ def _lost(device: str) -> Slot:
     """Create the slot of a host that has not joined again yet; only its name is known ("host.browser-0")."""
     host, _, place = device.partition(".")
     return Slot(device, place.rpartition("-")[0], DeviceState.LOST, host)
+
+
+def _key_reused(key: str) -> Fault:
+    message = f"the idempotency key {key!r} was used for a different lease request; use a new one"
+    return Fault("task", "key_reused", message)
 
 
 def _expired(lease: Lease) -> Fault:

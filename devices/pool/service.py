@@ -16,6 +16,7 @@ import msgspec
 from devices.config import PoolConfig
 from devices.drivers import Driver
 from devices.egress import rules as egress_rules
+from devices.hosts import grants
 from devices.hosts.host import Host, SlotInfo
 from devices.hosts.local import DeviceHost, fenced
 from devices.hosts.registry import HostRegistry
@@ -123,6 +124,10 @@ class PoolService:
             self.metrics.fault(fault)
         await self._apply(ended)
 
+    def dismiss_hosts(self) -> None:
+        """Close the connections of joined hosts. One that is back in time keeps its devices and leases."""
+        self.registry.dismiss()
+
     # -- leases ----------------------------------------------------------------------------------------------
 
     async def acquire(
@@ -139,7 +144,8 @@ class PoolService:
             InfrastructureError: the grant cannot be stored.
         """
         request = self._request(tenant, ask)
-        taken = self._taken_over(request) if ask.takeover else None
+        again = self._pool.answered(request)
+        taken = self._taken_over(request) if ask.takeover and not again else None
         grant, stored = taken or await self._granted(request, ask.wait_s, on_disconnect)
         try:
             await stored
@@ -183,6 +189,7 @@ class PoolService:
             key=ask.key,
             device=ask.device,
             host=host,
+            takeover=ask.takeover,
             asked=now,
         )
 
@@ -218,7 +225,7 @@ class PoolService:
             del self._waiters[request]
             if not waiter.done():
                 place = self._pool.withdraw(request, self._clock.monotonic())
-                self._grant_ready()  # whoever waited behind it may be next
+                self._reconciler.wake()  # whoever waited behind it may be next
         if place is not None:
             raise NoDevice(wait_s, place)
         return waiter.result()
@@ -242,6 +249,15 @@ class PoolService:
             yield reader, writer
         finally:
             host.on_disconnect(lease.device, writer)
+
+    def held(self, tenant: str) -> int:
+        """How many devices a tenant holds."""
+        return self._pool.queue.accounts[tenant].held if tenant in self._pool.queue.accounts else 0
+
+    def require_allowed(self, tenant: str, lease_id: str, message: Verb[Any]) -> None:
+        """Raise what `call` would raise for this message before it is carried out."""
+        lease, _ = self._holder(tenant, lease_id, message.token)
+        grants.require(lease, message)
 
     def require_held(self, tenant: str, lease_id: str) -> None:
         """Raise LeaseError, with the reason, if the lease has ended."""
