@@ -5,6 +5,9 @@ from enum import StrEnum
 from math import inf
 from typing import Literal
 
+import msgspec
+import xxhash
+
 from devices.health import DeviceHealth
 from guiagent.errors import Fault
 from guiagent.types import Capabilities
@@ -85,7 +88,16 @@ class Request:
     key: str = ""  # idempotency: the same key of one tenant gets the same leases while they live
     device: str = ""  # only this device; "": any
     host: str = ""  # only on this host; "": any
+    takeover: bool = False
     asked: float = 0.0
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal requests: a key that comes with another one was used twice."""
+        sets = sorted(self.needs), sorted(self.grants)
+        texts = self.kind, self.label, self.device, self.host
+        whole = len(self.ids), self.ttl, *sets, self.egress, *texts, self.takeover
+        return xxhash.xxh3_128_hexdigest(msgspec.json.encode(whole))
 
     @property
     def features(self) -> frozenset[str]:
@@ -103,6 +115,7 @@ class Lease:
     key: str
     tenant: str = ""
     egress: tuple[str, ...] = PUBLIC
+    digest: str = ""  # of the request that it was granted for, if that had a key
     expires: float = 0.0
     since: float = 0.0
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import msgspec
+import xxhash
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from guiagent.errors import Fault, FaultError, GuiAgentError, LeaseError, UsageError
@@ -37,6 +38,8 @@ NOBODY_LEADS = frozenset({"no_leader", "leader_lost"})
 """Codes of a pool instance that cannot reach the one that leads: it will have another soon."""
 MAX_BODY = 1 << 20  # bytes of a request
 MAX_FILE = 64 << 20  # bytes of a file, each way
+MAX_NESTING = 64  # of lists and dicts in the state of a reset
+TRY_LATER = 1013  # WebSocket close code: the client may try again
 CLOSED = 4000  # plus the status a problem would have: why the pool closed a connection to a service
 
 Grant = Literal["exec", "shell", "files"]
@@ -99,7 +102,10 @@ class Reason(BaseModel):
     reason: Annotated[str, Field(max_length=500)] = ""
 
 
+_INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Token = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Seed = Annotated[int, _INT64]
 MAX_DEADLINE_S = 600.0
 Deadline = Annotated[float, msgspec.Meta(gt=0.0, le=MAX_DEADLINE_S)]
 Argument = Annotated[str, msgspec.Meta(max_length=1 << 17)]
@@ -112,7 +118,7 @@ class Verb(msgspec.Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
     `media_type`. Between pool and host go its fields after the token, and `result` back.
     """
 
-    token: int  # the lease's fencing token
+    token: Token  # the lease's fencing token
 
     verb: ClassVar[str]
     summary: ClassVar[str]
@@ -125,7 +131,7 @@ class Verb(msgspec.Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
         raise NotImplementedError  # a field of every verb, with a default of its own
 
     def validate(self) -> None:
-        """Raise pydantic.ValidationError where what decoding left as it was is not valid."""
+        """Raise pydantic.ValidationError or UsageError where what decoding left as it was is not valid."""
 
     @classmethod
     def encode(cls, value: T) -> bytes:
@@ -146,6 +152,11 @@ class KeyedVerb(Verb[T], Generic[T], frozen=True):
 
     key: Key
 
+    @property
+    def digest(self) -> bytes:
+        """Equal for equal requests: a key that comes with another one was used twice."""
+        return xxhash.xxh3_128_digest(msgspec.msgpack.encode(self))
+
 
 class ResetRequest(KeyedVerb[Observation], frozen=True):
     verb = "reset"
@@ -153,10 +164,28 @@ class ResetRequest(KeyedVerb[Observation], frozen=True):
     answer = result = Observation
     media_type = MSGPACK
 
-    seed: int
+    seed: Seed
     baseline: ResetSpec = ResetSpec()
     spec: ObserveSpec = ObserveSpec()
     deadline_s: Deadline = 60.0
+
+    def validate(self) -> None:
+        _require_bounded(self.baseline.state)
+
+
+def _require_bounded(value: Any) -> None:
+    """Raise UsageError for nesting deeper than `MAX_NESTING`, and for integers of more than 64 bits."""
+    level = [value]
+    for _ in range(MAX_NESTING):
+        if not all(-(2**63) <= one < 2**63 for one in level if isinstance(one, int)):
+            raise UsageError("a number in the state has more than 64 bits")
+        inner = [
+            one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)
+        ]
+        level = [child for children in inner for child in children]
+        if not level:
+            return
+    raise UsageError(f"the state is nested deeper than {MAX_NESTING} levels")
 
 
 class StepRequest(KeyedVerb[Observation], frozen=True, dict=True):
@@ -395,7 +424,8 @@ def error_of(status: int, body: bytes) -> GuiAgentError:
         )
         return FaultError(fault)
     if problem.fault is not None:
-        return (LeaseError if status in (404, 409, 410) else FaultError)(problem.fault)
+        ended = status in (404, 409, 410) and problem.fault.origin != "task"
+        return (LeaseError if ended else FaultError)(problem.fault)
     if status < 500 and not problem.retryable:
         return UsageError(problem.detail)
     return FaultError(Fault("farm", problem.code, problem.detail, problem.retryable))

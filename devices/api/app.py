@@ -5,25 +5,28 @@ decodes their requests, and observations are sent as msgpack. The OpenAPI docume
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Path, Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from devices.api import live, tunnel
+from devices.api.admission import Admission
 from devices.api.auth import Guard, tenant_of
 from devices.api.openapi import PROBLEM_ANSWERS, Socket, content, documented
 from devices.api.problems import PROBLEMS, answer, problem_of, problem_response
 from devices.leases import OPERATOR, AdminState
 from devices.pool.service import OperatorOnly, PoolService
 from guiagent import wire
+from guiagent.errors import UsageError
 
+_PIECE = 256 << 10  # bytes
 PAGE = FilePath(__file__).parents[1] / "dashboard" / "index.html"
 
 _LEASE = wire.LEASES + "/{lease}"
@@ -44,7 +47,7 @@ def create_app(service: PoolService, tokens: Mapping[str, str]) -> FastAPI:
     """Create the API of one pool.
 
     `tokens` maps each bearer token to its tenant. Every route needs a token, except the page's HTML and the
-    health check.
+    health check. A route that takes a body checks the lease before it reads one.
     """
     app = FastAPI(
         title="guiagent pool",
@@ -54,7 +57,8 @@ def create_app(service: PoolService, tokens: Mapping[str, str]) -> FastAPI:
         openapi_url=wire.OPENAPI,
         responses=PROBLEM_ANSWERS,
     )
-    _lease_routes(app, service)
+    admission = Admission(service.held, time)
+    _lease_routes(app, service, admission)
     _device_routes(app, service)
     _open_routes(app)
     # First in the list: Starlette takes the first route that matches.
@@ -67,11 +71,11 @@ def create_app(service: PoolService, tokens: Mapping[str, str]) -> FastAPI:
     app.openapi = documented(app, wire.VERBS, _SOCKETS)  # type: ignore[method-assign]
     for error in PROBLEMS:
         app.add_exception_handler(error, answer)
-    app.add_middleware(Guard, tokens=tokens)
+    app.add_middleware(Guard, tokens=tokens, admission=admission)
     return app
 
 
-def _lease_routes(app: FastAPI, service: PoolService) -> None:
+def _lease_routes(app: FastAPI, service: PoolService, admission: Admission) -> None:
     @app.post(wire.LEASES, status_code=201, responses={201: content(wire.Leases)})
     async def acquire(lease_request: wire.LeaseRequest, request: Request) -> Response:
         leases = await service.acquire(tenant_of(request), lease_request, lambda: _disconnected(request))
@@ -98,13 +102,17 @@ def _lease_routes(app: FastAPI, service: PoolService) -> None:
         openapi_extra={"requestBody": {"required": True, "content": octets["content"]}},
     )
     async def put(lease: Id, path: FileName, token: Token, request: Request) -> Response:
-        await service.call(tenant_of(request), lease, wire.PutRequest(token, path, await request.body()))
+        tenant = tenant_of(request)
+        service.require_allowed(tenant, lease, wire.PutRequest(token, path, b""))
+        await service.call(tenant, lease, wire.PutRequest(token, path, await request.body()))
         return Response(status_code=204)
 
     @app.get(_LEASE + "/files", response_class=Response, responses={200: octets})
     async def get(lease: Id, path: FileName, token: Token, request: Request) -> Response:
         data = await service.call(tenant_of(request), lease, wire.GetRequest(token, path))
-        return Response(data, media_type=wire.OCTETS)
+        admission.reserve(request.scope["reservation"], len(data))
+        headers = {"Content-Length": str(len(data))}
+        return StreamingResponse(_pieces(data), headers=headers, media_type=wire.OCTETS)
 
 
 def _device_routes(app: FastAPI, service: PoolService) -> None:
@@ -190,9 +198,15 @@ def _verb_route(service: PoolService, verb: type[wire.Verb[Any]]) -> Route:
     decoder = msgspec.json.Decoder(verb)
 
     async def call(request: Request) -> Response:
-        message = decoder.decode(await request.body())
+        tenant, lease = tenant_of(request), request.path_params["lease"]
+        service.require_held(tenant, lease)
+        body = await request.body()
+        try:
+            message = decoder.decode(body)
+        except (RecursionError, UnicodeDecodeError) as error:
+            raise UsageError("the request is nested too deep, or is not UTF-8") from error
         message.validate()
-        value = await service.call(tenant_of(request), request.path_params["lease"], message)
+        value = await service.call(tenant, lease, message)
         return Response(verb.encode(value), media_type=verb.media_type)
 
     return Route(f"{_LEASE}/{verb.verb}", call, methods=["POST"])
@@ -219,6 +233,13 @@ def _json(value: Any, status: int = 200) -> Response:
 
 def _text(what: str) -> dict[str, Any]:
     return {"description": what, "content": {wire.TEXT: {"schema": {"type": "string"}}}}
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    """Yield a file piece by piece, so that a caller who does not read holds its own request and no memory."""
+    view = memoryview(data)
+    for start in range(0, len(data), _PIECE):
+        yield bytes(view[start : start + _PIECE])
 
 
 async def _disconnected(request: Request) -> None:

@@ -1,59 +1,95 @@
-"""Authentication: every path but the open ones needs a bearer token. It also limits the size of requests."""
+"""Authentication: every path but the open ones needs a bearer token. Limits are checked here too."""
 
 import hmac
 from collections.abc import Mapping
 
-import msgspec
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from devices.api.admission import Admission, Reservation, TooManyRequests, limit_of
+from devices.api.problems import problem_of, problem_response
 from guiagent import wire
 
 OPEN = frozenset({"/", wire.HEALTH})
-_FILES = "/files"
+_POLICY_VIOLATION = 1008
 
 
 class Guard:
     """ASGI middleware around the whole application, so that a new route needs a token unless it is in `OPEN`.
 
-    `tokens` maps each token to a tenant's name; the request's tenant is written to `scope["tenant"]`.
+    `tokens` maps each token to a tenant's name. The request's tenant is written to `scope["tenant"]`, and the
+    memory that the pool gives to it to `scope["reservation"]`. What is refused here is refused by its head:
+    not a byte of its body is kept.
 
     Browsers cannot set headers on a WebSocket: they offer the token as a subprotocol beside
     `wire.LIVE_PROTOCOL`, because a query string would appear in logs. A WebSocket opened by a page of
     another origin is refused even with the token.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Mapping[str, str]) -> None:
+    def __init__(self, app: ASGIApp, tokens: Mapping[str, str], admission: Admission) -> None:
         self._app = app
         self._tokens = [(token.encode(), tenant) for token, tenant in tokens.items()]
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or (scope["type"] == "http" and scope["path"] in OPEN):
-            await self._app(scope, receive, send)
-            return
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        if scope["type"] == "websocket":
-            if (tenant := self._of_socket(headers)) is None:
-                await send({"type": "websocket.close", "code": 1008})
-            else:
-                scope["tenant"] = tenant
-                await self._app(scope, receive, send)
-            return
-        limit = (
-            wire.MAX_FILE if scope["method"] == "PUT" and scope["path"].endswith(_FILES) else wire.MAX_BODY
-        )
-        if (tenant := self._of(_bearer(headers))) is None:
-            detail = "send the pool's token as 'Authorization: Bearer ...'; it is in the pool's endpoint.json"
-            await _refuse(send, wire.Problem("Unauthorized", 401, detail, "unauthorized"))
-        elif b"transfer-encoding" in headers:
-            detail = "send the request with a Content-Length"
-            await _refuse(send, wire.Problem("Length Required", 411, detail, "length_required"))
-        elif int(headers.get(b"content-length", b"0")) > limit:
-            detail = f"this request may have at most {limit} bytes"
-            await _refuse(send, wire.Problem("Content Too Large", 413, detail, "too_large"))
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
         else:
-            scope["tenant"] = tenant
             await self._app(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if b"transfer-encoding" in headers:  # nobody knows how much is to come
+            detail = "send the request with a Content-Length"
+            refusal = wire.Problem("Length Required", 411, detail, "length_required")
+            await _refuse(refusal, {"Connection": "close"})(scope, receive, send)
+            return
+        if scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        tenant, size = self._of(_bearer(headers)), int(headers.get(b"content-length", b"0"))
+        limit = limit_of(scope["method"], scope["path"])
+        if tenant is None:
+            detail = "send the pool's token as 'Authorization: Bearer ...'; it is in the pool's endpoint.json"
+            refusal = wire.Problem("Unauthorized", 401, detail, "unauthorized")
+            await _refuse(refusal, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            return
+        scope["tenant"] = tenant
+        scope["reservation"] = reservation = Reservation(tenant)
+        if size > limit:
+            detail = f"this request may have at most {limit} bytes"
+            refusal = wire.Problem("Content Too Large", 413, detail, "too_large")
+            await _refuse(refusal, {})(scope, receive, send)
+            return
+        try:
+            self._admission.request(tenant, scope["path"])
+            self._admission.reserve(reservation, size)
+        except TooManyRequests as error:
+            await problem_response(problem_of(error))(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._admission.free(reservation)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tenant = self._of_socket(dict(scope["headers"]))
+        if tenant is None:
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+            return
+        scope["tenant"] = tenant
+        try:
+            self._admission.request(tenant, scope["path"])
+            self._admission.open_socket(tenant)
+        except TooManyRequests:
+            await send({"type": "websocket.close", "code": wire.TRY_LATER})
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._admission.close_socket(tenant)
 
     def _of(self, given: bytes) -> str | None:
         """The token's tenant; None if unknown. Compares with all tokens, so that the time reveals nothing."""
@@ -83,10 +119,7 @@ def _bearer(headers: dict[bytes, bytes]) -> bytes:
     return token.strip() if scheme.lower() == b"bearer" else b""
 
 
-async def _refuse(send: Send, problem: wire.Problem) -> None:
-    body = msgspec.json.encode(problem)
-    headers = [(b"content-type", wire.PROBLEM.encode()), (b"content-length", str(len(body)).encode())]
-    if problem.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _refuse(problem: wire.Problem, headers: Mapping[str, str]) -> ASGIApp:
+    response = problem_response(problem)
+    response.headers.update(headers)
+    return response

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -13,17 +12,19 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
+from guiagent.wire import TRY_LATER
+
 FORWARDED = b"x-guiagent-forwarded"  # header of a forwarded request, which is not forwarded again
 _CONNECT_S = 3.0
 _VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
 _READ = 1 << 18  # bytes
 _MAX_MESSAGE = 1 << 26  # bytes
 _OF_ONE_HOP = frozenset(
-    (b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"host", b"date")
+    b"connection keep-alive transfer-encoding upgrade te trailer host date expect".split()
 )
 _POLICY_VIOLATION = 1008
 MISDIRECTED = 421  # HTTP status: a request was forwarded to an instance that does not lead
-TRY_LATER = 1013  # WebSocket close code: the client may try again
+BUFFERED = 64 << 10  # bytes of a body that is read before there is a leader to send it to
 
 
 class Unreached(Exception):
@@ -34,19 +35,17 @@ class Unanswered(Exception):
     """The connection broke before the answer: the request may or may not have been carried out."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
+class _Gone(Exception):
+    """The client hung up before its request was whole."""
 
 
 async def forward(
-    url: str, over: asyncio.Event, scope: Scope, body: bytes, receive: Receive, send: Send
+    url: str, over: asyncio.Event, scope: Scope, body: bytes | None, receive: Receive, send: Send
 ) -> None:
     """Forward a request to the instance at `url`; stop when its leadership is `over` or the client hangs up.
 
-    `body` is the request's body, which was read already; `receive` yields the messages after it.
+    `body` is the request's body if it was read already, and `receive` yields the messages after it. A body
+    that was not (None) passes through in pieces, once the leader has asked for it.
 
     Raises:
         Unreached, Unanswered: before anything was sent to the client.
@@ -54,63 +53,95 @@ async def forward(
     if scope["type"] == "websocket":
         await _socket(url, over, scope, receive, send)
         return
-    exchange = asyncio.create_task(_exchange(url, scope, body))
-    on_disconnect, ended = asyncio.create_task(_disconnected(receive)), asyncio.create_task(over.wait())
-    async with _cancelled(exchange, on_disconnect, ended):
-        await asyncio.wait((exchange, on_disconnect, ended), return_when=asyncio.FIRST_COMPLETED)
+    sent, begun = asyncio.Event(), asyncio.Event()
+    exchange = asyncio.create_task(_exchange(url, scope, body, receive, send, sent, begun))
+    gone, ended = asyncio.create_task(_disconnected(receive, sent)), asyncio.create_task(over.wait())
+    async with _cancelled(exchange, gone, ended):
+        await asyncio.wait((exchange, gone, ended), return_when=asyncio.FIRST_COMPLETED)
+        if begun.is_set():  # what the leader answers it has done
+            await asyncio.wait((exchange, gone), return_when=asyncio.FIRST_COMPLETED)
         if exchange.done():
-            answer = exchange.result()
-            start = {"status": answer.status, "headers": answer.headers}
-            await send({"type": "http.response.start", **start})
-            await send({"type": "http.response.body", "body": answer.body})
-        elif ended.done():
+            with contextlib.suppress(_Gone):
+                exchange.result()
+        elif not gone.done():
             raise Unanswered
 
 
-async def _exchange(url: str, scope: Scope, body: bytes) -> _Answer:
-    """Send one HTTP request on a new connection: a reused one could belong to a leader that died."""
-    where = urlsplit(url)
-    target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    own = [(b"host", where.netloc.encode()), (b"connection", b"close"), (FORWARDED, b"1")]
-    http = h11.Connection(h11.CLIENT)
-    head = h11.Request(
-        method=scope["method"],
-        target=quote(target, safe=_VISIBLE),
-        headers=[*own, *_end_to_end(scope["headers"])],
-    )
-    data = http.send(head) or b""
-    data += (http.send(h11.Data(data=body)) or b"") + (http.send(h11.EndOfMessage()) or b"")
+async def _exchange(
+    url: str,
+    scope: Scope,
+    body: bytes | None,
+    receive: Receive,
+    send: Send,
+    sent: asyncio.Event,
+    begun: asyncio.Event,
+) -> None:
+    """Send one HTTP request on a new connection, since a reused one could belong to a leader that died.
+
+    Sets `sent` when nothing is read from the client any more, and `begun` before the answer is passed on.
+    """
+    where, http = urlsplit(url), h11.Connection(h11.CLIENT)
     try:
         async with asyncio.timeout(_CONNECT_S):
             reader, writer = await asyncio.open_connection(where.hostname, where.port)
     except OSError as error:  # a timeout among them
         raise Unreached from error
     try:
-        writer.write(data)
-        answer = await _answer(http, reader)
-    except (OSError, h11.RemoteProtocolError) as error:
-        raise Unanswered from error
+        try:
+            writer.write(http.send(_head(url, scope, waits=body is None)) or b"")
+            event = await _next(http, reader) if body is None else None
+            if body is not None or isinstance(event, h11.InformationalResponse):
+                async for piece in _whole(body) if body is not None else _pieces(receive):
+                    writer.write(http.send(h11.Data(data=piece)) or b"")
+                    await writer.drain()
+                writer.write(http.send(h11.EndOfMessage()) or b"")
+            sent.set()
+            while not isinstance(event, h11.Response):
+                event = await _next(http, reader)
+        except (OSError, h11.RemoteProtocolError) as error:
+            raise Unanswered from error
+        if event.status_code == MISDIRECTED:
+            raise Unreached
+        begun.set()
+        headers = list(_end_to_end(event.headers))
+        await send({"type": "http.response.start", "status": event.status_code, "headers": headers})
+        with contextlib.suppress(OSError, h11.RemoteProtocolError):  # the client sees that it is not whole
+            while not isinstance(event := await _next(http, reader), h11.EndOfMessage):
+                await send({"type": "http.response.body", "body": bytes(event.data), "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
     finally:
         writer.close()
-    if answer.status == MISDIRECTED:
-        raise Unreached
-    return answer
 
 
-async def _answer(http: h11.Connection, reader: asyncio.StreamReader) -> _Answer:
-    status, headers, parts = 0, [], []
-    while True:
-        match http.next_event():
-            case h11.NEED_DATA:
-                http.receive_data(await reader.read(_READ))
-            case h11.Response() as head:
-                status, headers = head.status_code, list(_end_to_end(head.headers))
-            case h11.Data() as part:
-                parts.append(bytes(part.data))
-            case h11.EndOfMessage():
-                return _Answer(status, headers, b"".join(parts))
-            case _:
-                pass
+def _head(url: str, scope: Scope, *, waits: bool) -> h11.Request:
+    """The head of a forwarded request; if it `waits`, the leader is to ask for the body."""
+    target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    own = [(b"host", urlsplit(url).netloc.encode()), (b"connection", b"close"), (FORWARDED, b"1")]
+    if waits:
+        own.append((b"expect", b"100-continue"))
+    headers = [*own, *_end_to_end(scope["headers"])]
+    return h11.Request(method=scope["method"], target=quote(target, safe=_VISIBLE), headers=headers)
+
+
+async def _next(http: h11.Connection, reader: asyncio.StreamReader) -> Any:
+    """The next event of the answer. Raises h11.RemoteProtocolError, also if it is cut short."""
+    while (event := http.next_event()) is h11.NEED_DATA:
+        http.receive_data(await reader.read(_READ))
+    return event
+
+
+async def _whole(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
 
 
 async def _socket(url: str, over: asyncio.Event, scope: Scope, receive: Receive, send: Send) -> None:
@@ -186,7 +217,8 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes,
     return ((name, value) for name, value in headers if name.lower() not in _OF_ONE_HOP)
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _disconnected(receive: Receive, sent: asyncio.Event) -> None:
+    await sent.wait()
     while (await receive())["type"] != "http.disconnect":
         pass
 

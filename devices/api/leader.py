@@ -21,9 +21,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from devices.api.forward import (
+    BUFFERED,
     FORWARDED,
     MISDIRECTED,
-    TRY_LATER,
     Unanswered,
     Unreached,
     body_of,
@@ -54,6 +54,10 @@ _PATIENCE_S = 5.0  # how long a request waits for a leader
 class Service(Protocol):
     async def run(self) -> None:
         """Run the farm from the stored state until cancelled."""
+        ...
+
+    def dismiss_hosts(self) -> None:
+        """Close the connections of joined hosts, which look for the instance that leads then."""
         ...
 
 
@@ -132,6 +136,7 @@ class Member:
         _log.info("leading, epoch %d", self._database.epoch)
         farm = asyncio.create_task(service.run())
         watch = asyncio.create_task(self._confirm(store))
+        guard = asyncio.create_task(self._dismiss(service))
         try:
             await asyncio.sleep(0)  # `run` restores the stored state before its first await
             self._app = app
@@ -140,6 +145,7 @@ class Member:
         finally:
             self._app = None
             watch.cancel()
+            guard.cancel()
             farm.cancel()
             with contextlib.suppress(asyncio.CancelledError, Deposed):
                 await farm
@@ -159,6 +165,18 @@ class Member:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CONFIRM_EVERY_S):
                     await store.deposed.wait()
+
+    async def _dismiss(self, service: Service) -> None:
+        """Send the joined hosts away each time that the leadership has not been confirmed for too long.
+
+        The next leader has no devices but those whose hosts join it.
+        """
+        while True:
+            await asyncio.sleep(
+                max(0.0, self._confirmed + _ANSWERS_FOR_S - time.monotonic()) or _CAMPAIGN_EVERY_S
+            )
+            if self._leading() is None:
+                service.dismiss_hosts()
 
     async def _in_thread(self, call: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
@@ -182,13 +200,15 @@ class Member:
         if any(name == FORWARDED for name, _ in scope["headers"]):
             await _away(MISDIRECTED, "no_leader", "this pool instance does not lead")(scope, receive, send)
             return
-        body = await body_of(receive) if scope["type"] == "http" else b""
-        if body is None:
+        body: bytes | None = None
+        # A longer body waits at the client.
+        short = scope["type"] == "http" and _length(scope) <= BUFFERED
+        if short and (body := await body_of(receive)) is None:
             return
         give_up = time.monotonic() + _PATIENCE_S
         while time.monotonic() < give_up:
             if (app := self._leading()) is not None:
-                await app(scope, with_body(body, receive) if scope["type"] == "http" else receive, send)
+                await app(scope, receive if body is None else with_body(body, receive), send)
                 return
             if self._app is None and self._other is not None:
                 try:
@@ -231,12 +251,16 @@ def reachable(url: str) -> str:
     return f"http://{address}:{where.port}"
 
 
+def _length(scope: Scope) -> int:
+    return next((int(value) for name, value in scope["headers"] if name == b"content-length"), 0)
+
+
 def _away(status: int, code: str, detail: str) -> ASGIApp:
     problem = wire.Problem("No leader", status, detail, code, retryable=True)
 
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": TRY_LATER})
+            await send({"type": "websocket.close", "code": wire.TRY_LATER})
         else:
             await problem_response(problem)(scope, receive, send)
 

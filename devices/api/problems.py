@@ -7,9 +7,10 @@ import msgspec
 import pydantic
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from devices.api.admission import TooManyRequests
 from devices.hosts.grants import NotGranted
 from devices.pool.fairness import OverQuota
 from devices.pool.service import NoDevice, OperatorOnly
@@ -19,6 +20,8 @@ from guiagent.errors import FaultError, InfrastructureError, LeaseError, UsageEr
 from guiagent.wire import PROBLEM, Problem
 
 _LEASE_STATUS = {"unknown": 404, "fenced": 409}  # any other end of a lease is 410, gone
+_TASK_STATUS = {"key_reused": 409}  # any other fault of the request's own is 422
+_LINE = 500  # characters of a detail: what a caller sent may be quoted in it
 
 
 def problem_response(problem: Problem) -> Response:
@@ -61,11 +64,18 @@ def _over_quota(error: OverQuota) -> Problem:
     )
 
 
+def _too_many_requests(error: TooManyRequests) -> Problem:
+    code, wait_s = "too_many_requests", error.retry_after_s
+    return Problem("Too Many Requests", 429, str(error), code, retryable=True, retry_after_s=wait_s)
+
+
 def _fault(error: FaultError) -> Problem:
     """422 if the fault is the request's own (origin "task"), else 502: the device or the farm failed."""
     fault = error.fault
     if fault.origin == "task":
-        return Problem("The task cannot be set up so", 422, fault.message, fault.code, fault.retryable, fault)
+        status = _TASK_STATUS.get(fault.code, 422)
+        title = "The task cannot be set up so"
+        return Problem(title, status, fault.message, fault.code, fault.retryable, fault)
     return Problem("The device failed", 502, fault.message, fault.code, fault.retryable, fault)
 
 
@@ -93,16 +103,26 @@ def _bad_request(error: Exception) -> Problem:
     return Problem("Bad request", 422, _first_line(error), "bad_request")
 
 
+def _hung_up(_: ClientDisconnect) -> Problem:
+    return Problem("Bad request", 400, "the request ended before its body was whole", "hung_up")
+
+
 def _http(error: HTTPException) -> Problem:
     return Problem(error.detail, error.status_code, error.detail, f"http_{error.status_code}")
 
 
 def _first_line(error: Exception) -> str:
-    """The first error in one line, with the place where it is."""
+    """The first error in one line, with the place where it is.
+
+    Names in the request can hold half of a surrogate pair, which no answer can.
+    """
     if isinstance(error, RequestValidationError | pydantic.ValidationError):
         errors = error.errors()
-        return first_error(errors, skip=int(errors[0]["loc"][:1] == ("body",)))
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+        text = first_error(errors, skip=int(errors[0]["loc"][:1] == ("body",)))
+    else:
+        text = str(error)
+    line = (text.splitlines() or [type(error).__name__])[0]
+    return line[:_LINE].encode(errors="backslashreplace").decode()
 
 
 PROBLEMS: dict[type[Exception], Callable[..., Problem]] = {
@@ -111,6 +131,7 @@ PROBLEMS: dict[type[Exception], Callable[..., Problem]] = {
     FaultError: _fault,
     NotGranted: _not_granted,
     OverQuota: _over_quota,
+    TooManyRequests: _too_many_requests,
     UnknownDevice: _unknown_device,
     OperatorOnly: _operator_only,
     UsageError: _bad_request,
@@ -119,6 +140,7 @@ PROBLEMS: dict[type[Exception], Callable[..., Problem]] = {
     msgspec.DecodeError: _bad_request,
     Deposed: _deposed,
     InfrastructureError: _infrastructure,
+    ClientDisconnect: _hung_up,
     HTTPException: _http,
 }
 

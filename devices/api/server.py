@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,10 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from devices.api import live
+from devices.api.admission import Admission
 from devices.api.app import PAGE, create_app
 from devices.api.auth import Guard
+from devices.api.connections import Door, raise_descriptors
 from devices.config import PoolConfig
 from devices.drivers import DRIVERS, Driver
 from devices.pool.service import PoolService
@@ -53,26 +56,30 @@ async def running(config: PoolConfig, drivers: Mapping[str, Driver] = DRIVERS) -
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         token = config.token.get_secret_value()
         service, app = _instance(config, drivers, url)
+        door = Door.of_this_process()
         server = _Server(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=door.protocol,
                 lifespan="off",
                 log_level="warning",
                 access_log=False,
                 server_header=False,
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_LAST_WORDS_S,
+                ws_per_message_deflate=False,  # pictures are compressed already
             )
         )
         logging.getLogger("uvicorn.error").addFilter(_is_no_refusal)  # the server's config has made it
         work = asyncio.create_task(service.run())
         web = asyncio.create_task(server.serve(sockets=[listener]))
+        keeper = asyncio.create_task(door.keep())
         try:
             yield Running(wire.Endpoint(url, token, os.getpid()), service, work)
         finally:
             server.should_exit = True
             await web
+            keeper.cancel()
             work.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await work
@@ -91,6 +98,7 @@ def serve(
     """
     import uvloop
 
+    raise_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, on_ready, drivers))
 
@@ -131,7 +139,8 @@ def _instance(
     def follow(forward: ASGIApp) -> ASGIApp:
         page = live.page(PAGE.read_text())
         shell = Route("/", lambda _: page())
-        return Guard(Router([shell], redirect_slashes=False, default=forward), tokens)
+        routes = Router([shell], redirect_slashes=False, default=forward)
+        return Guard(routes, tokens, Admission(None, time))  # the leader knows what a tenant holds
 
     database = open_postgres(config.database.get_secret_value(), reachable(url))
     member = Member(database, lead, follow)

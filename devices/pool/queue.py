@@ -1,14 +1,17 @@
 """The queue of lease requests: admission, fair order, and estimates of the wait. Pure: no I/O, no clock."""
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from devices.leases import DeviceState, Request, Slot
 from devices.pool.fairness import Account, OverQuota, eta_s, fair_order
 from devices.pool.matching import able, in_service, match
 from guiagent.errors import UsageError
 
-_WAITING_MAX = 1024  # requests of one tenant
+_WAITING_MAX = 256  # requests of one tenant
+_RANKED_FOR_S = 0.25
 _NEWEST = 0.2  # weight of the last lease in the mean time that devices are held
 
 
@@ -29,6 +32,9 @@ class Queue:
     _held_s: dict[str, float] = field(
         default_factory=dict
     )  # by kind: how long leases last, newer ones count more
+    _ranking: list[Waiting] = field(default_factory=list)
+    _ranked_at: float = -inf
+    _changed: bool = True  # since the ranking was made
 
     def add(self, request: Request) -> None:
         """Check a request and append it.
@@ -60,22 +66,48 @@ class Queue:
         if sum(one.tenant == request.tenant for one in self.requests) >= _WAITING_MAX:
             raise OverQuota(f"{_WAITING_MAX} requests of this tenant wait already: send fewer at once")
         self.requests.append(request)
+        self._changed = True
 
     def remove(self, request: Request) -> None:
         self.requests.remove(request)
+        self._changed = True
+
+    def same_key(self, request: Request) -> list[Request]:
+        """The waiting requests with the tenant and the idempotency key of this one."""
+        mine = request.tenant, request.key
+        return [one for one in self.requests if request.key and (one.tenant, one.key) == mine]
 
     def waiting(self, now: float) -> list[Waiting]:
-        """All waiting requests in the order of service, with places and estimates by kind."""
+        """All waiting requests in the order of service, with places and estimates by kind.
+
+        They are ranked again when a request has come or gone, or the ranking is `_RANKED_FOR_S` old.
+        """
+        if self._changed or not self._recent(now):
+            self._ranking, self._ranked_at, self._changed = self._ranked(now), now, False
+        return self._ranking
+
+    def place(self, request: Request, now: float) -> Waiting:
+        """The place of a waiting request by the last ranking if that is recent: many may leave at once."""
+        ranking = self._ranking if self._recent(now) else self.waiting(now)
+        known = [one for one in ranking if one.request is request]
+        return known[0] if known else next(one for one in self.waiting(now) if one.request is request)
+
+    def _recent(self, now: float) -> bool:
+        return 0.0 <= now - self._ranked_at < _RANKED_FOR_S
+
+    def _ranked(self, now: float) -> list[Waiting]:
         places: dict[str, int] = {}
         wanted: dict[str, int] = {}
+        serving = Counter(slot.kind for slot in self.slots.values() if in_service(slot))
+        free = Counter(
+            slot.kind for slot in self.slots.values() if slot.state is DeviceState.READY and in_service(slot)
+        )
         shown = []
         for request in self._order(now):
             kind = request.kind
             places[kind] = places.get(kind, 0) + 1
             wanted[kind] = wanted.get(kind, 0) + len(request.ids)
-            serving = [slot for slot in self.slots.values() if slot.kind == kind and in_service(slot)]
-            free = sum(slot.state is DeviceState.READY for slot in serving)
-            eta = eta_s(self._held_s.get(kind), wanted[kind], free, len(serving))
+            eta = eta_s(self._held_s.get(kind), wanted[kind], free[kind], serving[kind])
             shown.append(Waiting(request, places[kind], eta))
         return shown
 
@@ -101,6 +133,7 @@ class Queue:
         """Record how long a lease on a device of this kind lasted."""
         before = self._held_s.get(kind, seconds)
         self._held_s[kind] = before + _NEWEST * (seconds - before)
+        self._changed = True
 
     def _order(self, now: float) -> list[Request]:
         for tenant in self.accounts:

@@ -48,7 +48,7 @@ class LeaseRules(RuleBasedStateMachine):
         self.now = 0.0
         self.live: dict[str, Hold] = {}  # by device
         self.over: list[Hold] = []
-        self.keys: dict[str, list[Given]] = {}
+        self.keys: dict[str, tuple[tuple[int, float], list[Given]]] = {}  # with what was asked
         self.tokens: dict[str, int] = {}
         self.marks: dict[str, AdminState] = {}
         self.acted: list[tuple[str, int]] = []
@@ -62,7 +62,8 @@ class LeaseRules(RuleBasedStateMachine):
     def end(self, device: str) -> None:
         if (hold := self.live.pop(device, None)) is not None:
             self.over.append(hold)
-            self.keys.pop(hold.key, None)
+            if not any(one.key == hold.key for one in self.live.values()):
+                self.keys.pop(hold.key, None)
 
     def any_hold(self, data: st.DataObject) -> Hold:
         return data.draw(st.sampled_from([*self.live.values(), *self.over[-4:]]))
@@ -74,8 +75,10 @@ class LeaseRules(RuleBasedStateMachine):
     def acquire(self, n: int, ttl: float, key: str) -> None:
         self.target.settle()
         given = self.target.acquire(n, ttl, key)
-        if key in self.keys:  # a duplicate: the same leases, unless it asks for more or fewer
-            assert given == (self.keys[key] if len(self.keys[key]) == n else None)
+        if key in self.keys:  # a duplicate: the same leases, unless it asks for others or one has ended
+            asked, before = self.keys[key]
+            live = all(one in [hold.given for hold in self.live.values()] for one in before)
+            assert given == (before if asked == (n, ttl) and live else None)
             return
         free = [f"{KIND}-{index}" for index in range(self.count)]
         free = [device for device in free if device not in self.live and not self.marks.get(device)]
@@ -88,7 +91,7 @@ class LeaseRules(RuleBasedStateMachine):
             self.tokens[one.device] = one.token
             self.live[one.device] = Hold(one, ttl, self.now + ttl, key)
         if key:
-            self.keys[key] = given
+            self.keys[key] = (n, ttl), given
 
     @precondition(lambda self: self.live or self.over)
     @rule(data=st.data())
@@ -142,9 +145,6 @@ class LeaseRules(RuleBasedStateMachine):
         self.target.restart()
         for hold in self.live.values():
             hold.expires = self.now + hold.ttl
-        for key in ("k", "l"):
-            if same := [hold.given for hold in self.live.values() if hold.key == key]:
-                self.keys[key] = same
         self.broken = False  # what was held against a device goes with the process
         self.target.settle()
 

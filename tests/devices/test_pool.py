@@ -25,7 +25,7 @@ from devices.leases import (
 from devices.pool.lease_table import Pool
 from devices.pool.matching import able
 from devices.pool.store import Sqlite
-from guiagent.errors import Fault, LeaseError, UsageError
+from guiagent.errors import Fault, FaultError, LeaseError, UsageError
 from guiagent.types import Capabilities
 
 CRASHED = Fault("device", "crashed", "it crashed", retryable=True)
@@ -113,8 +113,23 @@ def test_the_same_key_gets_the_same_leases_while_they_live() -> None:
     pool.release("a", now=1.0)
     (fresh,) = take(pool, "c", now=1.0, key="k")
     assert fresh.id == "c"
-    with pytest.raises(UsageError, match="idempotency key"):
+    with pytest.raises(FaultError, match="key_reused"):
         pool.enqueue(request_for("d", "e", key="k"))
+
+
+def test_a_key_is_kept_as_long_as_any_lease_of_its_group_lives() -> None:
+    pool = farm(4)
+    take(pool, "a", "b", key="k")
+    pool.release("a", now=1.0)
+    with pytest.raises(LeaseError, match="a part of what was granted under this key has ended"):
+        pool.enqueue(request_for("c", "d", key="k"))
+    pool.release("b", now=1.0)
+    leases = take(pool, "e", "f", now=1.0, key="k")
+    assert [lease.id for lease in leases] == ["e", "f"]
+    restarted = Pool.of([Slot(leases[0].device, "browser")])
+    restarted.restore({}, leases, {}, now=0.0)  # one of the devices is gone
+    with pytest.raises(LeaseError, match="a part of what was granted"):
+        restarted.enqueue(request_for("c", "d", key="k"))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +220,7 @@ def test_a_fault_ends_the_lease_with_it() -> None:
 
 def test_after_a_restart_leases_stand_and_those_on_devices_that_are_gone_end() -> None:
     old = farm(2)
-    leases = take(old, "a", "b", key="k", ttl=5.0)
+    leases = [*take(old, "a", key="k", ttl=5.0), *take(old, "b", ttl=5.0)]
     tokens = {slot.id: slot.token for slot in old.slots.values()}
     pool = Pool.of([Slot("browser-0", "browser")])
     (end,) = pool.restore(tokens, leases, {"z": CRASHED}, now=100.0)
@@ -215,7 +230,7 @@ def test_after_a_restart_leases_stand_and_those_on_devices_that_are_gone_end() -
     for lease_id, words in (("b", "no longer has browser-1"), ("z", "it crashed"), ("y", "no such lease")):
         with pytest.raises(LeaseError, match=words):
             pool.held(lease_id, now=100.0)
-    pool.enqueue(request_for("c", key="k"))  # the same request again: answered once its device is back
+    pool.enqueue(request_for("c", key="k", ttl=5.0))  # the same request again: answered once its device is back
     assert pool.grant_ready(now=100.0) == []
     pool.device_booting("browser-0")
     pool.device_ready("browser-0", CAPABLE)
@@ -505,7 +520,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.made += n
         try:
             self.pool.enqueue(Request(ids, "browser", ttl, key=key))
-        except UsageError:
+        except (UsageError, FaultError):
             return
         self.acknowledge(self.pool.grant_ready(self.now))
 

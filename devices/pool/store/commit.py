@@ -5,21 +5,29 @@ not written: after a restart every lease counts as just renewed, which can only 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from devices.leases import Event, Granted
 from devices.pool.store.schema import Database, Deposed, Remembered
+from guiagent.errors import InfrastructureError
+
+_PRUNE_EVERY = 1_000  # events
 
 
 class Store:
-    """Durable state of a pool: tokens, live leases, marks, and an append-only log of their changes."""
+    """Durable state of a pool: tokens, live leases, marks, and an append-only log of their changes.
+
+    Between commits, and never in one, old rows are deleted in batches.
+    """
 
     def __init__(self, database: Database) -> None:
         self.deposed = asyncio.Event()  # another pool instance leads: nothing is stored any more
         self._database = database
         self._waiting: list[tuple[tuple[Event, ...], asyncio.Future[None]]] = []
         self._owed: list[Event] = []
+        self._unpruned = _PRUNE_EVERY  # events since old rows were looked for
         self._flushing: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pool-store")
 
@@ -60,6 +68,12 @@ class Store:
                     done.set_result(None)
                 else:
                     done.set_exception(failure)
+            self._unpruned += len(events)
+            if failure is None and self._unpruned >= _PRUNE_EVERY:
+                self._unpruned = 0
+                with contextlib.suppress(InfrastructureError):  # as the next commit will say, if it lasts
+                    if await loop.run_in_executor(self._thread, self._database.prune):
+                        self._unpruned = _PRUNE_EVERY
         self._flushing = None
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from devices.leases import Event
-from devices.pool.store.schema import Deposed, Remembered, remembered, statements
+from devices.pool.store.schema import Deposed, Remembered, is_more, pruning, remembered, statements
 from guiagent.errors import InfrastructureError, UsageError
 
 _LOCK = int.from_bytes(b"guiagent")
@@ -62,6 +62,18 @@ _MIGRATIONS = (  # from each version to the next; a new database takes them all
         $$ BEGIN RAISE EXCEPTION 'append-only' USING ERRCODE = 'integrity_constraint_violation'; END $$;
     CREATE TRIGGER log_is_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON lease_events
         EXECUTE FUNCTION refuse();
+    """,
+    """
+    ALTER TABLE leases ADD COLUMN digest text NOT NULL DEFAULT '';
+    CREATE FUNCTION refuse_recent() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF OLD.number > (SELECT MAX(number) FROM lease_events) - 100000 THEN
+            RAISE EXCEPTION 'append-only' USING ERRCODE = 'integrity_constraint_violation';
+        END IF;
+        RETURN OLD;
+    END $$;
+    DROP TRIGGER log_is_append_only ON lease_events;
+    CREATE TRIGGER log_is_append_only BEFORE UPDATE OR TRUNCATE ON lease_events EXECUTE FUNCTION refuse();
+    CREATE TRIGGER log_is_not_cut BEFORE DELETE ON lease_events FOR EACH ROW EXECUTE FUNCTION refuse_recent();
     """,
 )
 
@@ -181,6 +193,24 @@ class Postgres:
                 if time.monotonic() >= give_up:
                     raise _explain(error) from error
                 time.sleep(_PAUSE_S)
+
+    def prune(self) -> bool:
+        """As `Database` has it; nothing is deleted while the session is broken, which `write` mends."""
+        db = self._session
+        if db is None:
+            return False
+        try:
+            with db.transaction():
+                mine = db.execute("SELECT 1 FROM leader WHERE epoch = %s FOR SHARE", (self.epoch,)).fetchone()
+                if mine is None:
+                    return False
+                work = [
+                    (statement.replace("?", "%s").encode(), values)
+                    for statement, values in pruning(time.time())
+                ]
+                return is_more([db.execute(statement, values).rowcount for statement, values in work])
+        except psycopg.Error as error:
+            raise _explain(error) from error
 
     def _commit(self, events: Sequence[Event]) -> None:
         at = time.time()

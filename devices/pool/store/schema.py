@@ -2,6 +2,9 @@
 
 Statements for grants and ends are idempotent: running them again with the same event changes nothing, so the
 log has one line for a grant and one for its end.
+
+What is over is kept for a while: the last 10,000 ended leases, and of the log the last 500,000 lines, where
+those before the last 100,000 go when they are 30 days old.
 """
 
 import json
@@ -23,8 +26,8 @@ _LOG_END = (
 )
 _LOG_MARK = _LOG + "VALUES (?, ?, ?, 0, '', ?)"
 _GRANT = (
-    "INSERT INTO leases (id, device, token, ttl, grants, label, key, tenant, egress)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+    "INSERT INTO leases (id, device, token, ttl, grants, label, key, tenant, egress, digest)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
 )
 _END = "UPDATE leases SET ended = ? WHERE id = ? AND ended IS NULL"
 _RAISE_TOKEN = (
@@ -36,6 +39,21 @@ _MARK = (
     " SET mark = excluded.mark, reason = excluded.reason"
 )
 _UNMARK = "DELETE FROM marks WHERE device = ?"
+
+_LEASES = 10_000
+_LINES, _RECENT_LINES, _LINE_S = 500_000, 100_000, 30 * 86_400.0
+_BATCH = 1_000  # rows
+_DROP_LEASES = (
+    "DELETE FROM leases WHERE number IN"
+    f" (SELECT number FROM leases WHERE ended IS NOT NULL ORDER BY number LIMIT {_BATCH})"
+    f" AND number <= (SELECT MAX(number) FROM leases) - {_LEASES}"
+)
+_DROP_LINES = (
+    "DELETE FROM lease_events WHERE number IN"
+    f" (SELECT number FROM lease_events ORDER BY number LIMIT {_BATCH})"
+    f" AND number <= (SELECT MAX(number) FROM lease_events) - (CASE WHEN at < ? THEN {_RECENT_LINES}"
+    f" ELSE {_LINES} END)"
+)
 
 
 class Deposed(InfrastructureError):
@@ -54,6 +72,10 @@ class Database(Protocol):
 
     def write(self, events: Sequence[Event]) -> None:
         """Store all events; they are on disk once this returns."""
+        ...
+
+    def prune(self) -> bool:
+        """Delete some rows of what is not kept any longer; return whether there may be more."""
         ...
 
     def close(self) -> None: ...
@@ -79,7 +101,7 @@ def statements(event: Event, at: float) -> Iterator[Statement]:
                 yield _RAISE_TOKEN, (one.device, one.token)
                 grants, egress = json.dumps(sorted(one.grants)), json.dumps(list(one.egress))
                 names = (label, _text(one.key), _text(one.tenant))
-                yield _GRANT, (one.id, one.device, one.token, one.ttl, grants, *names, egress)
+                yield _GRANT, (one.id, one.device, one.token, one.ttl, grants, *names, egress, one.digest)
         case Ended(lease=one, fault=fault, token=token):
             why = f"{fault.origin}:{fault.code}"
             yield _LOG_END, (at, one.device, one.token, _text(one.label), why, one.id)
@@ -90,26 +112,43 @@ def statements(event: Event, at: float) -> Iterator[Statement]:
             yield (_MARK, (device, mark, _text(reason))) if mark else (_UNMARK, (device,))
 
 
+def pruning(at: float) -> tuple[Statement, ...]:
+    """SQL statements that delete a batch each of what is not kept any longer; `at` is now, as in the log."""
+    return (_DROP_LEASES, ()), (_DROP_LINES, (at - _LINE_S,))
+
+
+def is_more(deleted: Sequence[int]) -> bool:
+    """Whether there may be more to delete, by the number of rows that each statement of `pruning` deleted."""
+    return max(deleted) >= _BATCH
+
+
 def remembered(rows: Callable[[str], Sequence[tuple[Any, ...]]], ends: int) -> Remembered:
     """Read the stored state; `rows` runs a query and returns its rows."""
     live = rows(
-        "SELECT id, device, token, ttl, grants, label, key, tenant, egress FROM leases"
+        "SELECT id, device, token, ttl, label, key, tenant, digest, grants, egress FROM leases"
         " WHERE ended IS NULL ORDER BY number"
     )
     over = rows(f"SELECT id, ended FROM leases WHERE ended IS NOT NULL ORDER BY number DESC LIMIT {ends:d}")
     return Remembered(
         tokens=dict(rows("SELECT id, token FROM devices")),
         leases=[
-            Lease(id, device, token, ttl, frozenset(json.loads(grants)), label, key, tenant, _tuple(egress))
-            for id, device, token, ttl, grants, label, key, tenant, egress in live
+            Lease(
+                id=id,
+                device=device,
+                token=token,
+                ttl=ttl,
+                grants=frozenset(json.loads(grants)),
+                label=label,
+                key=key,
+                tenant=tenant,
+                egress=tuple(json.loads(egress)),
+                digest=digest,
+            )
+            for id, device, token, ttl, label, key, tenant, digest, grants, egress in live
         ],
         ends={id: msgspec.json.decode(ended, type=Fault) for id, ended in reversed(over)},
         marks=[Marked(*mark) for mark in rows("SELECT device, mark, reason FROM marks ORDER BY device")],
     )
-
-
-def _tuple(text: str) -> tuple[str, ...]:
-    return tuple(json.loads(text))
 
 
 def _text(value: str) -> str:

@@ -4,11 +4,11 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from devices.leases import Event
-from devices.pool.store.schema import Remembered, remembered, statements
+from devices.pool.store.schema import Remembered, Statement, is_more, pruning, remembered, statements
 from guiagent.errors import InfrastructureError
 
 _MIGRATIONS = (  # from each version to the next; a new file takes them all
@@ -33,6 +33,13 @@ _MIGRATIONS = (  # from each version to the next; a new file takes them all
     ALTER TABLE leases ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
     ALTER TABLE leases ADD COLUMN egress TEXT NOT NULL DEFAULT '["public"]';
     CREATE TABLE marks (device TEXT PRIMARY KEY, mark TEXT NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID;
+    """,
+    """
+    ALTER TABLE leases ADD COLUMN digest TEXT NOT NULL DEFAULT '';
+    DROP TRIGGER log_is_not_cut;
+    CREATE TRIGGER log_is_not_cut BEFORE DELETE ON lease_events
+        WHEN OLD.number > (SELECT MAX(number) FROM lease_events) - 100000
+        BEGIN SELECT RAISE(ABORT, 'append-only'); END;
     """,
 )
 
@@ -75,13 +82,19 @@ class Sqlite:
         if not events:
             return
         at = time.time()
+        self._transaction(one for event in events for one in statements(event, at))
+
+    def prune(self) -> bool:
+        return is_more(self._transaction(pruning(time.time())))
+
+    def _transaction(self, work: Iterable[Statement]) -> list[int]:
+        """Execute statements, all or none; return how many rows each of them changed."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                for event in events:
-                    for statement, values in statements(event, at):
-                        self._db.execute(statement, values)
+                changed = [self._db.execute(statement, values).rowcount for statement, values in work]
                 self._db.execute("COMMIT")
+                return changed
             except BaseException:
                 with contextlib.suppress(sqlite3.OperationalError):  # SQLite rolled back by itself
                     self._db.execute("ROLLBACK")
