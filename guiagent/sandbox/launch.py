@@ -1,7 +1,8 @@
 """Build the root of a sandbox in private namespaces, drop privileges, and become bubblewrap.
 
-Run as a script with one argument, a `Plan` as JSON; needs nothing outside the standard library. The mounts
-live in a private mount namespace, so they go when the last process of the sandbox does, however it ended.
+Run as a script with two arguments, a `Plan` as JSON and a system call filter in base64; needs nothing outside
+the standard library. The mounts live in a private mount namespace, so they go when the last process of the
+sandbox does, however it ended.
 
 As root, the sandbox runs under a host user id of its own that owns nothing on this machine, and the system
 folders are mounted with root's files mapped to that id (idmapped mounts, Linux 5.19), so that the user inside
@@ -9,10 +10,13 @@ may change them, in the overlay. If the kernel or the file system cannot map, th
 another user, all of it happens in a user namespace.
 """
 
+import base64
 import ctypes
 import json
 import os
 import resource
+import shutil
+import stat
 import sys
 from pathlib import Path
 from typing import TypedDict
@@ -22,10 +26,8 @@ ROOT = DISK / "root"
 UPPER = DISK / "upper"
 _FIRST_UID = 0x7000_0000  # plus this process's id: unique while the sandbox lives, and nobody else's
 
-_PROCESSES = 4096
-
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 1, 2, 4, 32
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same on every architecture
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _AT_EMPTY_PATH, _MOUNT_ATTR_IDMAP = 1, 4, 0x1000, 0x100000
@@ -37,20 +39,25 @@ class Plan(TypedDict):
 
     Attributes:
         name: name of the sandbox in the list of processes.
-        size: bytes that it may write.
+        size: bytes that it may write, in all places together.
+        limits: resource limits by their names without RLIMIT_, see setrlimit(2). Processes (NPROC) are those
+            of this sandbox.
         overlays: folders of the host that appear writable, by place in the root ("" is all of it).
         layer: content of files laid over the overlays, by path; "" hides what the host has there.
         binds: source, place in the root, and whether it is read-only.
-        folders: folders to make, owned by the user.
+        copies: source and place of files that are copied, so that everybody may read them.
+        folders: folders to make, owned by the user; "" is the root itself.
         links: targets of symbolic links to make, by path.
         command: bubblewrap and its arguments.
     """
 
     name: str
     size: int
+    limits: dict[str, int]
     overlays: dict[str, str]
     layer: dict[str, str]
     binds: list[tuple[str, str, bool]]
+    copies: list[tuple[str, str]]
     folders: list[str]
     links: dict[str, str]
     command: list[str]
@@ -141,20 +148,48 @@ def _overlay(place: str, source: str, plan: Plan, uid: int, namespace: int | Non
     _mount("overlay", target, "overlay", 0, f"lowerdir={layer}:{source},{options}")
 
 
-def _bind(source: str, place: str, read_only: bool) -> None:
+def _bind(source: int, place: str, read_only: bool) -> None:
+    """Show the file or folder that the descriptor `source` names."""
     target = ROOT / place
-    if Path(source).is_dir():
+    if stat.S_ISDIR(os.fstat(source).st_mode):
         target.mkdir(parents=True, exist_ok=True)
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
-    _mount(source, target, "", _MS_BIND)
-    flags = _MS_REMOUNT | _MS_BIND | _MS_NOSUID | _MS_NODEV | (_MS_RDONLY if read_only else 0)
+    _mount(f"/proc/self/fd/{source}", target, "", _MS_BIND)
+    # A user namespace may not take this one away from a mount of the host.
+    kept = _MS_NOEXEC if os.statvfs(target).f_flag & os.ST_NOEXEC else 0
+    flags = _MS_REMOUNT | _MS_BIND | _MS_NOSUID | _MS_NODEV | kept | (_MS_RDONLY if read_only else 0)
     _mount("", target, "", flags)
+
+
+def _copy(source: str, place: str) -> None:
+    target = ROOT / place
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(0o444)
+
+
+def _limit(limits: dict[str, int]) -> None:
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        _, ceiling = resource.getrlimit(kind)
+        most = value if ceiling == resource.RLIM_INFINITY else min(value, ceiling)
+        resource.setrlimit(kind, (most, most))
+
+
+def _filtered(command: list[str], code: bytes) -> list[str]:
+    """Bubblewrap's command with the filter handed over in a descriptor."""
+    descriptor = os.memfd_create("filter", 0)
+    os.write(descriptor, code)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return [command[0], "--seccomp", str(descriptor), *command[1:]]
 
 
 def main() -> None:
     plan: Plan = json.loads(sys.argv[1])
+    code = base64.b64decode(sys.argv[2])
+    os.umask(0o022)
     as_root = os.geteuid() == 0
     uid = _FIRST_UID + os.getpid() if as_root else 0
     namespace = _user_namespace(uid) if as_root else None
@@ -167,29 +202,31 @@ def main() -> None:
         Path("/proc/self/uid_map").write_text(f"0 {outside} 1")
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
     _mount("none", Path("/"), "", _MS_REC | _MS_PRIVATE)
+    # Before anything is mounted: the disk may hide where they are.
+    sources = [os.open(source, os.O_PATH) for source, _, _ in plan["binds"]]
+    copied = [os.open(source, os.O_RDONLY) for source, _ in plan["copies"]]
     _mount("tmpfs", DISK, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={plan['size']},mode=755")
     for place, source in plan["overlays"].items():
         _overlay(place, source, plan, uid, namespace)
-    for path in plan["folders"]:
+    for path in ["proc", "dev", *plan["folders"]]:
         (ROOT / path).mkdir(parents=True, exist_ok=True)
-    for folder in (ROOT, DISK / "shm"):
-        folder.mkdir(exist_ok=True)
+    (DISK / "shm").mkdir()
     for path, goal in plan["links"].items():
         if not (ROOT / path).is_symlink():
             (ROOT / path).symlink_to(goal)
-    for path in [*plan["folders"], "", "../shm"]:
+    for path in [*plan["folders"], "../shm"]:
         os.chown(ROOT / path, uid, uid)
-    for source, place, read_only in plan["binds"]:
-        _bind(source, place, read_only)
+    for descriptor, (_, place, read_only) in zip(sources, plan["binds"], strict=True):
+        _bind(descriptor, place, read_only)
+    for descriptor, (_, place) in zip(copied, plan["copies"], strict=True):
+        _copy(f"/proc/self/fd/{descriptor}", place)
+    command = _filtered(plan["command"], code)
+    _limit(plan["limits"])
     if as_root:
-        _, ceiling = resource.getrlimit(resource.RLIMIT_NPROC)
-        most = _PROCESSES if ceiling == resource.RLIM_INFINITY else min(_PROCESSES, ceiling)
-        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))  # counted by user id
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    program, *arguments = plan["command"]
-    os.execvp(program, [plan["name"], *arguments])
+    os.execvp(command[0], [plan["name"], *command[1:]])
 
 
 if __name__ == "__main__":

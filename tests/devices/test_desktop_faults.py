@@ -144,7 +144,7 @@ asyncio.run(main())
 
 async def test_without_sandboxes_it_says_so_and_runs_no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "why_not_isolated", lambda: "no sandbox for this test")
-    async with running(isolated=False) as device:
+    async with running(CONFIG.model_copy(update={"allow_unisolated": True}), isolated=False) as device:
         described = await device.describe()
         assert described.features == ["a11y"]
         assert "NOT ISOLATED" in described.software and "no sandbox for this test" in described.software

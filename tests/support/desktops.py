@@ -9,6 +9,7 @@ from PIL import Image
 
 from devices.config import DesktopConfig
 from devices.drivers import desktop
+from devices.drivers.desktop import sandbox
 from guiagent.actions import Action
 from guiagent.errors import MissingProgram
 from guiagent.types import Observation, ObserveSpec
@@ -24,14 +25,13 @@ async def running(
     config: DesktopConfig = CONFIG, *, isolated: bool = True
 ) -> AsyncIterator[desktop.DesktopDevice]:
     """A desktop for the length of a block; skips the test where this machine has none, or no sandboxes."""
+    if isolated and (why := sandbox.why_not_isolated()):
+        pytest.skip(why)
     try:
         device = await desktop.start(config)
     except MissingProgram as missing:
         pytest.skip(str(missing))
     try:
-        described = await device.describe()
-        if isolated and "shell" not in described.features:
-            pytest.skip(described.software)
         yield device
     finally:
         await device.close()

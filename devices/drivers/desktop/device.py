@@ -24,7 +24,7 @@ from devices.drivers.desktop.x11 import XError
 from devices.egress.proxy import EgressProxy
 from devices.leases import PUBLIC
 from guiagent.actions import Action, Answer, Done, LongPress, Open, Shell, Swipe, Wait, points
-from guiagent.errors import Fault, FaultError, UsageError
+from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
 from guiagent.types import Capabilities, CommandResult, Health, Observation, ObserveSpec, ResetSpec
 
 _START_DEADLINE_S = 45.0
@@ -50,8 +50,14 @@ class DesktopDevice:
 
     @classmethod
     async def start(cls, config: DesktopConfig) -> "DesktopDevice":
+        """Start a desktop. Raises InfrastructureError where it cannot be isolated and nobody allowed that."""
         require_programs(config.rootfs)
         warning = await asyncio.to_thread(sandbox.why_not_isolated)
+        if warning and not config.allow_unisolated:
+            raise InfrastructureError(
+                f"programs of a desktop cannot be kept from this machine: {warning}; "
+                "--allow-unisolated runs them all the same"
+            )
         folder = owned.create_folder(sandbox.KIND)
         socket = folder / "egress.sock"
         egress = await EgressProxy.start(socket)

@@ -50,7 +50,7 @@ class Guest:
         while True:
             try:
                 _, writer = await asyncio.open_unix_connection(path)
-            except (FileNotFoundError, ConnectionRefusedError):
+            except (FileNotFoundError, ConnectionRefusedError, PermissionError):  # not there, or not ours yet
                 await asyncio.sleep(0.01)
                 continue
             writer.close()

@@ -3,33 +3,31 @@
 A desktop has two sandboxes. One contains only the X server, so that a program can change the picture or the
 server's memory only through the X protocol. The other contains the programs: it has its own process, network,
 IPC and host name namespaces, a root in which everything may be written and nothing is kept, and none of the
-host's home folders, /root, /tmp, /run or private files of /etc. `launch.py` builds both.
+host's home folders, /root, /tmp, /run or private files of /etc. `guiagent.sandbox` builds both.
 """
 
 import asyncio
 import contextlib
-import json
 import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from devices import owned
-from devices.drivers.desktop import launch
-from devices.drivers.desktop.launch import Plan
+from guiagent import sandbox
 from guiagent.errors import Fault, FaultError
+from guiagent.sandbox import SYSTEM_LINKS, Plan, bubblewrap
 
 HOME = "home/user"
+RUN = "run/guiagent"
 HOST = "desktop"
 KIND = "desktop"
 _MARK = "GUIAGENT_DESKTOP"  # in the environment of every process we start; its value is the session's folder
-_USER = "1000"
-_LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib32": "usr/lib32", "lib64": "usr/lib64"}
+_USER = 1000
+_WRITABLE = ("var/tmp", "var/log", "var/lib/xkb", "opt", "srv", "mnt")
 SYSTEM = ("usr", "etc", "var/cache/fontconfig", "var/lib/dpkg")
 # The part of /etc that programs with windows need; a sandbox sees nothing else of it.
 _ETC = re.compile(
@@ -40,7 +38,7 @@ _ETC = re.compile(
 )
 _PROGRAM_DISK = 2 << 30  # bytes that a desktop may write in all places together
 _SERVER_DISK = 64 << 20  # bytes that its X server may write besides the screen
-_UNSHARE = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
+_LIMITS = {"NPROC": 4096, "CORE": 0}
 
 
 def server_plan(folder: Path, width: int, height: int, command: Sequence[str]) -> Plan:
@@ -48,6 +46,7 @@ def server_plan(folder: Path, width: int, height: int, command: Sequence[str]) -
     return Plan(
         name=str(folder),
         size=_SERVER_DISK + 4 * width * height,
+        limits=_LIMITS,
         overlays={},
         layer={},
         binds=[
@@ -55,9 +54,10 @@ def server_plan(folder: Path, width: int, height: int, command: Sequence[str]) -
             (f"{folder}/x", "tmp/.X11-unix", False),
             (f"{folder}/server.cookie", "etc/cookie", True),
         ],
-        folders=["tmp", "fb", "var/lib/xkb"],
-        links=_LINKS,
-        command=_bubblewrap({"PATH": "/usr/bin:/bin"}, command),
+        copies=[],
+        folders=["", "tmp", "fb", "var/lib/xkb"],
+        links=SYSTEM_LINKS,
+        command=bubblewrap(command, {"PATH": "/usr/bin:/bin"}, _USER, HOST),
     )
 
 
@@ -89,12 +89,14 @@ def programs_plan(
     return Plan(
         name=str(folder),
         size=_PROGRAM_DISK,
+        limits=_LIMITS,
         overlays=overlays,
         layer=layer,
         binds=[(f"{folder}/x", "tmp/.X11-unix", True), *binds],
-        folders=[HOME, "tmp", f"run/user/{_USER}", "var/tmp", "var/log", "var/lib/xkb", "opt", "srv", "mnt"],
-        links={place: goal for place, goal in _LINKS.items() if rootfs is None and Path("/", goal).is_dir()},
-        command=_bubblewrap(environment, command),
+        copies=[],
+        folders=["", HOME, RUN, "tmp", f"run/user/{_USER}", *_WRITABLE],
+        links=SYSTEM_LINKS if rootfs is None else {},
+        command=bubblewrap(command, environment, _USER, HOST),
     )
 
 
@@ -111,37 +113,17 @@ def _hidden(folder: Path, needed: re.Pattern[str] | None = _ETC) -> list[str]:
     return hidden
 
 
-def _bubblewrap(environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
-    variables = [part for name, value in environment.items() for part in ("--setenv", name, value)]
-    return [
-        *("bwrap", *_UNSHARE, "--uid", _USER, "--gid", _USER, "--hostname", HOST),
-        *("--bind", str(launch.ROOT), "/", "--proc", "/proc", "--dev", "/dev"),
-        *("--bind", str(launch.DISK / "shm"), "/dev/shm", "--chdir", "/"),
-        *("--die-with-parent", "--new-session", "--clearenv", *variables, "--", *command),
-    ]
-
-
 @cache
 def why_not_isolated() -> str:
     """Why this host does not allow sandboxes; "" if it does. Raises FaultError for a timeout."""
-    if shutil.which("bwrap") is None:
-        return "bwrap is missing: apt-get install bubblewrap"
     folder = owned.create_folder(KIND)
     try:
-        plan = programs_plan(folder, None, [], {}, {}, ["/bin/true"])
         (folder / "x").mkdir()
-        tried = subprocess.run(_launch(plan), capture_output=True, text=True, timeout=20)
-    except subprocess.TimeoutExpired:  # a timeout does not tell whether sandboxes are allowed
-        fault = Fault("device", "start_failed", "a sandbox did not start within 20 s", retryable=True)
-        raise FaultError(fault) from None
+        return sandbox.why_not_isolated(programs_plan(folder, None, [], {}, {}, ["/bin/true"]))
+    except TimeoutError as error:
+        raise FaultError(Fault("device", "start_failed", str(error), retryable=True)) from error
     finally:
         owned.remove_folder(folder)
-    lines = tried.stderr.strip().splitlines()
-    return "" if tried.returncode == 0 else lines[-1] if lines else f"bwrap ended with {tried.returncode}"
-
-
-def _launch(plan: Plan) -> list[str]:
-    return [sys.executable, "-I", "-S", launch.__file__, json.dumps(plan)]
 
 
 class Process:
@@ -169,7 +151,9 @@ class Process:
     ) -> "Process":
         """Start a plan in a sandbox, or a command without one and with only this `environment`."""
         isolated = isinstance(what, dict)
-        command = _launch(what) if isinstance(what, dict) else ["setpriv", "--pdeathsig", "KILL", *what]
+        command = (
+            sandbox.command(what) if isinstance(what, dict) else ["setpriv", "--pdeathsig", "KILL", *what]
+        )
         path = {"PATH": "/usr/local/bin:/usr/bin:/bin", _MARK: str(folder)}
         log = folder / f"{name}.log"
         with log.open("wb") as file:
@@ -200,7 +184,7 @@ class Process:
 
     def disk(self) -> Path:
         """Host path of all that was written in the sandbox; its content must not be trusted."""
-        return Path(f"/proc/{self.pid}/root", *launch.DISK.parts[1:])
+        return Path(f"/proc/{self.pid}/root", *sandbox.DISK.parts[1:])
 
     def programs(self) -> list[str]:
         """Names of the processes inside, sorted."""

@@ -21,14 +21,14 @@ from devices.drivers.desktop.applications import menu
 from devices.drivers.desktop.capture import Capture
 from devices.drivers.desktop.display import Display
 from devices.drivers.desktop.guest import Guest
-from devices.drivers.desktop.launch import Plan
 from devices.drivers.desktop.sandbox import Process
 from guiagent.errors import MissingProgram
+from guiagent.sandbox import Plan
 
 EGRESS_PORT = 3128
 _PROXY = f"http://127.0.0.1:{EGRESS_PORT}"
 _GUEST_CODE = "opt/guiagent"
-_GUEST_RUN = "run/guiagent"
+_SOCKET = "guest.sock"
 _START_S = 20.0
 _NEEDED = {
     "Xvfb": "xvfb",
@@ -59,6 +59,8 @@ _PROXIED = {
 _CHROMIUM = (
     'export CHROMIUM_FLAGS="$CHROMIUM_FLAGS --no-first-run --no-default-browser-check --disable-gpu '
     "--force-renderer-accessibility --password-store=basic --disable-background-networking "
+    # Its own sandbox wants namespaces, which this one does not give; "test-type" hides a bar that says so.
+    "--no-sandbox --test-type "
     f'--proxy-server={_PROXY}"\n'
 )
 _RANDOM = re.compile(r"(?<=guiagent-guest-)\w{8}")  # the guest server's own folder
@@ -125,7 +127,7 @@ class Session:
             return _listing(self._folder / "home")
         disk = self.programs.disk()
         overlaid = list(sandbox.SYSTEM) if self._config.rootfs is None else [""]
-        skipped = {disk / "root" / place for place in (*overlaid, _GUEST_CODE, _GUEST_RUN)}
+        skipped = {disk / "root" / place for place in (*overlaid, _GUEST_CODE)}
         return _listing(disk / "upper") + _listing(disk / "root", skipped)
 
     async def _start(self) -> None:
@@ -192,14 +194,14 @@ class Session:
     async def _start_programs(self, number: int) -> Process:
         self._write_cookie("programs", number)
         guest_code = Path(devices.__file__).parent
-        run = Path("/", _GUEST_RUN) if self.isolated else self._folder / "run"
+        run = Path("/", sandbox.RUN) if self.isolated else self._folder / "run"
         environment = _ENVIRONMENT | {
             "HOME": "/home/user" if self.isolated else f"{self._folder}/home",
             "DISPLAY": f":{number}",
             "XAUTHORITY": "/run/cookie" if self.isolated else f"{self._folder}/programs.cookie",
             "XDG_RUNTIME_DIR": "/run/user/1000" if self.isolated else f"{self._folder}/run",
             "PYTHONPATH": f"/{_GUEST_CODE}" if self.isolated else str(guest_code.parent),
-            "GUEST_SOCKET": f"{run}/guest.sock",
+            "GUEST_SOCKET": f"{run}/{_SOCKET}",
             "GUEST_PROXY": "--proxy-socket /run/egress.sock" if self.isolated else "",
         }
         command = ["dbus-run-session", "--", "/bin/sh", "-c", _PROGRAMS, str(self._folder)]
@@ -212,7 +214,6 @@ class Session:
         binds = [
             (f"{guest_code}/__init__.py", f"{_GUEST_CODE}/devices/__init__.py", True),
             (f"{guest_code}/guest", f"{_GUEST_CODE}/devices/guest", True),
-            (f"{self._folder}/run", _GUEST_RUN, False),
             (str(self._egress), "run/egress.sock", True),
             (f"{self._folder}/programs.cookie", "run/cookie", True),
         ]
@@ -223,7 +224,8 @@ class Session:
         )
 
     async def _ready(self) -> None:
-        self.guest = await Guest.connect(self._folder / "run/guest.sock")
+        run = self.programs.disk() / "root" / sandbox.RUN if self.isolated else self._folder / "run"
+        self.guest = await Guest.connect(run / _SOCKET)
         self._stack.push_async_callback(self.guest.close)
         await self.display.managed()
         await self.display.settle()
