@@ -1,7 +1,8 @@
 """Folders and processes named after their owner process, so that a killed owner's leftovers can be found.
 
 A folder is `guiagent-KIND-PID-STARTTIME-xxxx` in the temporary directory. A process belongs to the folder
-that its command line names; it leads a session of its own and dies with its owner's thread (`setpriv`).
+that its command line names; it leads a session of its own and dies with its owner's thread (see
+`devices.processes`).
 """
 
 import contextlib
@@ -11,11 +12,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TypeVar
-
-from guiagent.errors import InfrastructureError
+from typing import TypeVar
 
 Found = TypeVar("Found")
 
@@ -32,25 +31,9 @@ def prefix(kind: str) -> str:
     return f"guiagent-{kind}-"
 
 
-def spawn(
-    command: Sequence[str],
-    output: int | IO[bytes] = subprocess.DEVNULL,
-    environment: Mapping[str, str] | None = None,
-) -> subprocess.Popen[bytes]:
-    """Start a program that lives no longer than this thread. Raises InfrastructureError."""
-    setpriv = shutil.which("setpriv")
-    bound = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
-    try:
-        return subprocess.Popen(
-            [*bound, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=None if environment is None else {**os.environ, **environment},
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise InfrastructureError(f"cannot start {command[0]}: {error.strerror}") from None
+def folders(kind: str = "") -> Iterator[Path]:
+    """All folders of a kind, or of every kind, whoever owns them."""
+    yield from Path(tempfile.gettempdir()).glob(f"{prefix(kind) if kind else 'guiagent-'}*")
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -102,9 +85,19 @@ def survey(look: Callable[[Path], Found | None]) -> list[Found]:
     ours = os.readlink("/proc/self/ns/pid")
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if os.readlink(process / "ns/pid") == ours and (made := look(process)) is not None:
+            if _is_in(process, ours) and (made := look(process)) is not None:
                 found.append(made)
     return found
+
+
+def _is_in(process: Path, namespace: str) -> bool:
+    try:
+        return os.readlink(process / "ns/pid") == namespace
+    except PermissionError:  # another user's; how many namespaces it has a pid in anybody may read
+        (pids,) = (
+            line for line in (process / "status").read_text().splitlines() if line.startswith("NSpid:")
+        )
+        return len(pids.split()) == 2
 
 
 def remove_orphaned(kind: str, parent: Path | None = None) -> None:

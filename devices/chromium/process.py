@@ -3,6 +3,10 @@
 Every browser is its own session (process group) with a private folder, for its profile and its files, whose
 name carries the owner's pid and start time. Closing the command pipe ends Chromium by itself; `Process.stop`
 makes sure; `sweep` ends what a killed owner left behind.
+
+What a page's process could do if somebody took it over is bounded twice: by Chromium's own sandbox, where
+user namespaces can be made, and as root by a user of its own (see `devices.processes`). One of the two there
+must be.
 """
 
 import asyncio
@@ -11,12 +15,13 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from devices import owned
-from guiagent.errors import Fault, FaultError, MissingProgram
+from devices import foreign, owned, processes
+from devices.processes import Confined
+from guiagent.errors import Fault, FaultError, InfrastructureError, MissingProgram
 
 _KIND = "browser"
 _HEADLESS_SHELLS = ("chromium-headless-shell", "chrome-headless-shell", "headless_shell")
@@ -61,18 +66,23 @@ BEGIN_FRAME_FLAGS = (
     "--disable-image-animation-resync",
     "--block-new-web-contents",  # a second page would hang it; see Page on what becomes of a new window
 )
-# Without a zygote a browser starts sooner; one that has its own sandbox (not as root) cannot do without it.
+# Without a zygote a browser starts sooner; one that has its own sandbox cannot do without it.
 _UNSANDBOXED = ("--no-sandbox", "--no-zygote")
 UNTHROTTLED_FLAGS = ("--disable-frame-rate-limit", "--disable-gpu-vsync")
 EXPOSED_FLAGS = ("--remote-debugging-port=0",)  # on loopback; its profile says which
-_MAX_FILE_BLOCKS = 2 << 20  # of 512 bytes: no file a browser writes gets larger than 1 GiB
-# Chromium wants its pipe on descriptors 3 and 4; the shell moves our stdin and stdout there.
-_EXEC = f"""trap '' XFSZ; ulimit -f {_MAX_FILE_BLOCKS}; exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null"""
+# Chromium wants its pipe on descriptors 3 and 4; the shell moves our stdin and stdout there. It goes on where
+# a file gets too large.
+_EXEC = """trap '' XFSZ; exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null"""
 
 
 class Executable(NamedTuple):
     path: str
     headless_shell: bool  # the only build that has begin-frame control
+
+    @property
+    def reads(self) -> set[Path]:
+        """Folders that it reads itself from."""
+        return {Path(self.path).absolute().parent, Path(self.path).resolve().parent}
 
 
 def find(executable: str | None = None) -> Executable:
@@ -97,11 +107,20 @@ def find(executable: str | None = None) -> Executable:
     raise MissingProgram(MISSING)
 
 
+def headless_shell() -> Executable:
+    """The headless shell to use. Raises MissingProgram if there is none."""
+    found = find()
+    if not found.headless_shell:
+        raise MissingProgram(f"a headless shell is needed, and {found.path} is none; {MISSING}")
+    return found
+
+
 class Process:
     """One running Chromium: its process, its pipe and its folder.
 
     Attributes:
         files: a private folder for downloads and for files given to it, removed with the process.
+        profile: its profile. Like `files` the browser may have put anything there, links included.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
@@ -110,6 +129,7 @@ class Process:
         self.reader = process.stdout
         self.writer = process.stdin
         self.files = folder / "files"
+        self.profile = folder / "profile"
         self._process = process
         self._folder = folder
 
@@ -120,21 +140,33 @@ class Process:
         width: int,
         height: int,
         flags: Sequence[str],
-        profile: Path | None = None,
+        *,
+        fill: Callable[[Path], None] | None = None,
+        allow_unisolated: bool = False,
     ) -> "Process":
-        """Start a browser with a throwaway profile, or with the folder `profile`, which is kept."""
+        """Start a browser with a throwaway profile, into whose folder `fill` may put an earlier one.
+
+        Raises:
+            InfrastructureError: nothing would keep its pages from this machine's files, and nobody has
+                allowed that.
+        """
         folder = owned.create_folder(_KIND)
-        (folder / "files").mkdir()
-        if profile is not None:  # a link, so that the command line says whose browser it is
-            (folder / "profile").symlink_to(profile, target_is_directory=True)
+        try:
+            (folder / "files" / "Downloads").mkdir(parents=True)
+            if fill is not None:
+                await asyncio.to_thread(fill, folder / "profile")
+            confined = await asyncio.to_thread(_confine, folder, executable, allow_unisolated)
+        except BaseException:
+            owned.remove_folder(folder)
+            raise
         arguments = [*_FLAGS, *flags, f"--window-size={width},{height}", f"--user-data-dir={folder}/profile"]
-        # Chromium refuses to be sandboxed as root, and cannot be in most containers, whose images say so.
-        if os.geteuid() == 0 or os.environ.get("GUIAGENT_NO_SANDBOX"):
+        if not _has_own_sandbox(confined):
             arguments += _UNSANDBOXED
         if not executable.headless_shell:
             arguments.append("--headless=new")
         try:
             process = await asyncio.create_subprocess_exec(
+                *confined.command,
                 "/bin/sh",
                 "-c",
                 _EXEC,
@@ -144,11 +176,12 @@ class Process:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
+                env=confined.environment,
                 start_new_session=True,
                 limit=1 << 22,
             )
         except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            owned.remove_folder(folder)
             fault = Fault("device", "start_failed", f"cannot start {executable.path}: {error.strerror}")
             raise FaultError(fault) from error
         return cls(process, folder)
@@ -159,29 +192,48 @@ class Process:
 
     async def port(self) -> int:
         """The port of a browser started with EXPOSED_FLAGS; waits until there is one."""
-        file = self._folder / "profile" / "DevToolsActivePort"
         while True:
-            if file.exists() and (lines := file.read_text().splitlines()):
-                return int(lines[0])
+            with contextlib.suppress(OSError, ValueError):
+                return int(foreign.read(self.profile, ["DevToolsActivePort"], 64).split()[0])
             await asyncio.sleep(0.02)
 
-    async def stop(self, grace_s: float = 2.0) -> None:
-        """End the whole process group, wait for it, and remove its folder. Idempotent."""
+    async def stop(self, *, save: Callable[[Path], None] | None = None, grace_s: float = 2.0) -> None:
+        """End the whole process group, wait for it, let `save` have its profile, and remove its folder.
+
+        Idempotent.
+        """
         self.writer.close()  # Chromium leaves when its pipe closes
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), grace_s)
         # Also when the leader left: on Debian it is a shell script around the browser.
         owned.kill_group(self.pid)
         await self._process.wait()
-        await asyncio.to_thread(self._clean_up, grace_s)
+        await asyncio.to_thread(self._clean_up, save, grace_s)
 
-    def _clean_up(self, grace_s: float) -> None:
+    def _clean_up(self, save: Callable[[Path], None] | None, grace_s: float) -> None:
         until = time.monotonic() + grace_s
         while (
             _living(self.pid) and time.monotonic() < until
         ):  # the kernel takes its time where memory is large
             time.sleep(0.01)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if save is not None and self.profile.is_dir():
+            save(self.profile)
+        owned.remove_folder(self._folder)
+
+
+def _confine(folder: Path, executable: Executable, allow_unisolated: bool) -> Confined:
+    confined = processes.confine(folder, executable.reads, allow_unisolated=allow_unisolated)
+    if confined.user is None and not allow_unisolated and not _has_own_sandbox(confined):
+        raise InfrastructureError(
+            f"pages cannot be kept from this machine's files: {processes.why_no_namespace()}; allow user "
+            "namespaces, or run as root, or with --allow-unisolated"
+        )
+    return confined
+
+
+def _has_own_sandbox(confined: Confined) -> bool:
+    """Whether Chromium can make its sandbox, which it refuses to as root."""
+    return (os.geteuid() != 0 or confined.user is not None) and not processes.why_no_namespace()
 
 
 def sweep() -> int:

@@ -14,15 +14,18 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from devices import owned
+from devices import owned, processes
+from devices.chromium import process as chromium
 from devices.config import PhoneConfig
 from devices.drivers.android.adb import SERVER, Streams
 from devices.drivers.android.backend import Phone
 from devices.drivers.android.device import AndroidDevice
+from devices.processes import Confined
 from guiagent.errors import Fault, FaultError, InfrastructureError, MissingProgram, UsageError
 from guiagent.types import ResetSpec
 
 KIND = "phone"
+_CODE = Path(__file__).parents[2]
 _START_S = 20.0
 _STOP_S = 3.0
 _MAX_SNAPSHOTS = 256
@@ -44,15 +47,20 @@ class VirtualPhone:
     @classmethod
     async def launch(cls, config: PhoneConfig) -> "VirtualPhone":
         """Start the process; `come_up` must follow, with the public key that may drive the phone."""
+        shell = chromium.headless_shell()
         folder = owned.create_folder(KIND)
-        command = [
-            sys.executable,
-            "-m",
-            "devices.phone",
-            f"--width={config.width}",
-            f"--height={config.height}",
-        ]
+        try:
+            confined = await asyncio.to_thread(_confine, folder, shell, config.allow_unisolated)
+        except BaseException:
+            owned.remove_folder(folder)
+            raise
+        command = [*confined.command, sys.executable, "-m", "devices.phone"]
+        command += [f"--width={config.width}", f"--height={config.height}"]
+        if config.allow_unisolated or confined.user is not None:  # then its browser needs no other wall
+            command.append("--allow-unisolated")
         reading, writing = os.pipe()
+        if confined.user is not None:  # it opens the pipe by its name
+            os.fchown(reading, confined.user, confined.user)
         command += [f"--keys=/dev/fd/{reading}", f"--folder={folder / 'root'}", f"--socket={folder / 'adb'}"]
         with (folder / "log").open("wb") as log, os.fdopen(reading, "rb"):
             process = await asyncio.create_subprocess_exec(
@@ -60,8 +68,8 @@ class VirtualPhone:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                cwd=Path(__file__).parents[2],
-                env={**os.environ, "TMPDIR": str(folder)},  # its browser's files go with it
+                cwd=_CODE,
+                env=confined.environment,
                 start_new_session=True,
                 pass_fds=(reading,),
             )
@@ -139,6 +147,13 @@ class VirtualPhone:
         await asyncio.to_thread(owned.end_all, self._folder)  # it, and a browser that it left behind
         await self._process.wait()
         await asyncio.to_thread(owned.remove_folder, self._folder)
+
+
+def _confine(folder: Path, shell: chromium.Executable, allow_unisolated: bool) -> Confined:
+    reads = [Path(sys.prefix), Path(sys.base_prefix), _CODE, Path(sys.executable).parent, *shell.reads]
+    return processes.confine(
+        folder, reads, {"GUIAGENT_CHROMIUM": shell.path}, allow_unisolated=allow_unisolated
+    )
 
 
 async def start(config: PhoneConfig) -> AndroidDevice:

@@ -31,6 +31,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="its root directory; a temporary one without")
     parser.add_argument("--socket", type=Path, help="also serve this Unix socket, to whoever may open it")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--allow-unisolated", action="store_true", help="where its browser has no sandbox")
     return parser.parse_args()
 
 
@@ -41,7 +42,14 @@ async def _serve(given: argparse.Namespace, folder: Path) -> None:
         loop.add_signal_handler(number, ended.set)
     # The modules for adb are imported while the browser starts: both take about as long.
     importing = asyncio.create_task(asyncio.to_thread(import_module, "devices.phone.services"))
-    phone = await Phone.start(given.width, given.height, given.density, folder, given.seed)
+    phone = await Phone.start(
+        given.width,
+        given.height,
+        given.density,
+        folder,
+        given.seed,
+        allow_unisolated=given.allow_unisolated,
+    )
     await importing
     from devices.adb import auth, wire
     from devices.phone import services

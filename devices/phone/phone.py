@@ -57,6 +57,8 @@ class Phone:
         folder: Path,
         seed: int = 0,
         folders: Sequence[Path] = (app_folders.BUILT_IN,),
+        *,
+        allow_unisolated: bool = False,
     ) -> "Phone":
         """Start a phone in the initial state of `seed`, with the apps in `folders`.
 
@@ -66,7 +68,9 @@ class Phone:
         phone = cls(width, height, density, folder, app_folders.load(folders))
         filling = asyncio.create_task(asyncio.to_thread(phone.state.reset, seed))
         try:
-            phone._screen = await Screen.start(Size(width, height, density), phone._answer)
+            phone._screen = await Screen.start(
+                Size(width, height, density), phone._answer, allow_unisolated=allow_unisolated
+            )
         except BaseException:
             await filling
             raise

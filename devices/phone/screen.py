@@ -68,8 +68,10 @@ class Screen:
         self._time = 0.0  # of the last touch event
 
     @classmethod
-    async def start(cls, size: "Size", answer: Answer) -> "Screen":
-        surface = await Surface.open(size.css_width, size.css_height, size.scale)
+    async def start(cls, size: "Size", answer: Answer, *, allow_unisolated: bool = False) -> "Screen":
+        surface = await Surface.open(
+            size.css_width, size.css_height, size.scale, allow_unisolated=allow_unisolated
+        )
         screen = cls(surface, size, answer)
         try:
             async with asyncio.timeout(_OPEN_S * 2):

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 from devices.chromium import process
 from devices.chromium.cdp import Connection, Json, Listener
-from guiagent.errors import Fault, FaultError, MissingProgram
+from guiagent.errors import Fault, FaultError
 
 T = TypeVar("T")
 # One process for all frames, with the graphics and network services inside the browser's own process: a phone
@@ -42,13 +42,17 @@ class Surface:
         self._pictures: dict[tuple[str, int], bytes] = {}  # of the current screen, by encoding and quality
 
     @classmethod
-    async def open(cls, width: int, height: int, scale: float) -> "Surface":
+    async def open(
+        cls, width: int, height: int, scale: float, *, allow_unisolated: bool = False
+    ) -> "Surface":
         """Open a blank page of `width` x `height` CSS pixels, each `scale` pixels of the frame.
 
-        Raises InfrastructureError if there is no headless shell.
+        Raises InfrastructureError if there is no headless shell, or it cannot be kept from this machine.
         """
         flags = (*process.BEGIN_FRAME_FLAGS, *_LEAN, f"--force-device-scale-factor={scale}")
-        shell = await process.Process.start(_headless_shell(), width, height, flags)
+        shell = await process.Process.start(
+            process.headless_shell(), width, height, flags, allow_unisolated=allow_unisolated
+        )
         connection = Connection(shell.reader, shell.writer)
         try:
             # Use the page that the browser opens with: another page would be another process.
@@ -133,12 +137,3 @@ class Surface:
         if reply.get("hasDamage"):
             self._pictures.clear()
         return reply
-
-
-def _headless_shell() -> process.Executable:
-    found = process.find()
-    if not found.headless_shell:
-        raise MissingProgram(
-            f"the phone's screen needs a headless shell, and {found.path} is none; {process.MISSING}"
-        )
-    return found

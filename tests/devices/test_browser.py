@@ -18,6 +18,7 @@ import playwright.async_api as playwright
 import pytest
 import pytest_asyncio
 
+from devices import processes
 from devices.chromium import process
 from devices.drivers import browser
 from devices.drivers.browser import device as driver
@@ -47,6 +48,7 @@ from tests.support.browser_pages import (
     asking,
     document,
     image,
+    members,
     recorded,
     running,
     serving,
@@ -65,17 +67,6 @@ async def device() -> AsyncIterator[Device]:
 def site() -> Iterator[str]:
     with serving() as url:
         yield url
-
-
-def members(group: int) -> list[int]:
-    """Living processes of a process group."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, _, pgrp = stat.read_text().rpartition(")")[2].split()[:3]
-            if int(pgrp) == group and state != "Z":
-                found.append(int(stat.parent.name))
-    return found
 
 
 def profiles() -> list[Path]:
@@ -421,18 +412,26 @@ async def test_without_cdp_there_is_no_service(device: Device) -> None:
         await device.connect("cdp")
 
 
-@pytest.mark.parametrize(("user", "sandboxed"), [(0, False), (1000, True)], ids=["root", "somebody"])
-async def test_a_browser_with_a_sandbox_keeps_its_zygote(
-    user: int, sandboxed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("user", [0, 1000], ids=["root", "somebody"])
+@pytest.mark.parametrize("missing", ["", "no namespaces here"], ids=["with", "without"])
+async def test_a_browser_has_a_sandbox_where_there_are_namespaces(
+    user: int, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chromium ends at once where it is told to have the one without the other."""
-    monkeypatch.delenv("GUIAGENT_NO_SANDBOX", raising=False)
+    """Chromium ends at once where it is told to have a sandbox without a zygote."""
     monkeypatch.setattr("os.geteuid", lambda: user)
-    program, said = tmp_path / "browser", tmp_path / "said"
-    program.write_text(f'#!/bin/sh\necho "$@" >{said}.part && mv {said}.part {said}\n')
+    monkeypatch.setattr(processes, "why_no_namespace", lambda: missing)
+    (tmp_path / "bin").mkdir(mode=0o755)
+    program = tmp_path / "bin" / "browser"
+    program.write_text('#!/bin/sh\necho "$@" >"$HOME/said"\n')
     program.chmod(0o755)
-    started = await process.Process.start(process.Executable(str(program), True), 320, 240, [])
+    executable = process.Executable(str(program), True)
+    if missing and user:  # neither that nor another user: its pages would be kept from nothing
+        before = profiles()
+        with pytest.raises(InfrastructureError, match=r"no namespaces here.*--allow-unisolated"):
+            await process.Process.start(executable, 320, 240, [])
+        assert profiles() == before
+    started = await process.Process.start(executable, 320, 240, [], allow_unisolated=bool(user))
     await asyncio.wait_for(started.reader.read(), 10)  # to its end
+    flags = (started.files.parent / "said").read_text().split()
     await started.stop()
-    flags = said.read_text().split()
-    assert ("--no-sandbox" in flags, "--no-zygote" in flags) == (not sandboxed, not sandboxed)
+    assert ("--no-sandbox" in flags, "--no-zygote" in flags) == (bool(missing), bool(missing))

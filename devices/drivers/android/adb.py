@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
-from devices import owned
+from devices import owned, processes
 from guiagent.errors import Fault, FaultError, InfrastructureError, MissingProgram
 
 KIND = "adb"
@@ -204,7 +204,7 @@ class AdbServer:
         command = [adb, "-L", f"localfilesystem:{self._folder / 'server'}", "server", "nodaemon"]
         (self._folder / "server").unlink(missing_ok=True)  # of one that was killed
         with (self._folder / "log").open("ab") as log:
-            self._process = owned.spawn(command, log, environment)
+            self._process = processes.spawn(command, log, environment)
 
     def _log(self) -> str:
         assert self._folder is not None

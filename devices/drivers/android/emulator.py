@@ -15,7 +15,7 @@ from pathlib import Path
 
 import xxhash
 
-from devices import owned
+from devices import owned, processes
 from devices.drivers.android.adb import SERVER, Streams
 from devices.drivers.android.backend import Phone
 from devices.drivers.android.device import AndroidDevice
@@ -112,7 +112,7 @@ class Emulator:
             # The folder in the command line is how a sweep finds it.
             command += ["-datadir", str(folder / "data")]
             with (folder / "log").open("wb") as log:
-                process = owned.spawn(command, log, environment)
+                process = processes.spawn(command, log, environment)
             undo.pop_all()
         return cls(process, folder, console, token)
 

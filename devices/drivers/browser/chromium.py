@@ -1,7 +1,6 @@
 """A running Chromium and what a device shows of it: one browser context, or a named profile, and its tabs."""
 
 import contextlib
-from pathlib import Path
 from typing import Any
 
 from devices.chromium.cdp import Connection, Json, ProtocolError
@@ -14,6 +13,7 @@ from devices.chromium.process import (
 )
 from devices.drivers.browser.files import Downloads, Home
 from devices.drivers.browser.page import View
+from devices.drivers.browser.profiles import Profile
 from devices.drivers.browser.residue import residue, wipe_clipboard
 from devices.drivers.browser.tabs import Tabs
 from guiagent.errors import Fault, FaultError
@@ -31,7 +31,7 @@ class Chromium:
         downloads: downloads of the present browser context.
     """
 
-    def __init__(self, process: Process, view: View, *, profiled: bool) -> None:
+    def __init__(self, process: Process, view: View, profile: Profile | None) -> None:
         self.process = process
         self.connection = Connection(process.reader, process.writer)
         self.software = ""
@@ -39,16 +39,22 @@ class Chromium:
         self.tabs: Tabs
         self.downloads: Downloads
         self._view = view
-        self._profiled = profiled
+        self._profile = profile
         self._origins: set[str] = set()  # of the documents of earlier contexts, until they are attested
 
     @classmethod
     async def start(
-        cls, executable: Executable, view: View, *, cdp: bool, profile: Path | None = None
+        cls,
+        executable: Executable,
+        view: View,
+        *,
+        cdp: bool,
+        profile: Profile | None = None,
+        allow_unisolated: bool = False,
     ) -> "Chromium":
-        """Start a browser with a blank page and the profile in the folder `profile` or a throwaway one.
+        """Start a browser with a blank page and a named profile or a throwaway one.
 
-        Raises FaultError if it does not start.
+        Raises FaultError if it does not start, InfrastructureError if it cannot be kept from this machine.
         """
         flags = [
             *(BEGIN_FRAME_FLAGS if view.begin_frame else UNTHROTTLED_FLAGS),
@@ -56,8 +62,15 @@ class Chromium:
             f"--proxy-server=http://127.0.0.1:{view.egress.port}",
             "--proxy-bypass-list=<-loopback>",  # the proxy is used even for loopback addresses
         ]
-        process = await Process.start(executable, view.width, view.height, flags, profile)
-        chromium = cls(process, view, profiled=profile is not None)
+        process = await Process.start(
+            executable,
+            view.width,
+            view.height,
+            flags,
+            fill=profile.fill if profile else None,
+            allow_unisolated=allow_unisolated,
+        )
+        chromium = cls(process, view, profile)
         try:
             await chromium._come_up(cdp)
         except FaultError as error:
@@ -94,10 +107,10 @@ class Chromium:
     async def close(self) -> None:
         """End the browser; a named profile is saved."""
         with contextlib.suppress(FaultError, ProtocolError):  # then there is nothing left to save
-            if self._profiled:
+            if self._profile is not None:
                 await self.connection.post("Browser.close")
         await self.connection.close()
-        await self.process.stop()
+        await self.process.stop(save=self._profile.save if self._profile else None)
 
     async def _come_up(self, cdp: bool) -> None:
         version = await self.connection.post("Browser.getVersion")
@@ -117,7 +130,7 @@ class Chromium:
 
     async def _open(self) -> None:
         context: str | None = None
-        if not self._profiled:
+        if self._profile is None:
             made = await self.connection.post("Target.createBrowserContext", {"disposeOnDetach": True})
             context = made["browserContextId"]
         self.tabs = Tabs(self.connection, self._view, context)

@@ -54,10 +54,13 @@ class BrowserDevice:
     Verbs must not overlap. Until `allow` is called, pages reach the public internet and no private address.
     """
 
-    def __init__(self, executable: Executable, view: View, *, cdp: bool, chromium: Chromium) -> None:
+    def __init__(
+        self, executable: Executable, view: View, chromium: Chromium, *, cdp: bool, allow_unisolated: bool
+    ) -> None:
         self._executable = executable
         self._view = view
         self._cdp = cdp
+        self._allow_unisolated = allow_unisolated
         self._chromium = chromium
         self._profile: Profile | None = None
         self._held = Held()
@@ -67,7 +70,13 @@ class BrowserDevice:
 
     @classmethod
     async def start(
-        cls, executable: Executable, width: int, height: int, *, cdp: bool = False
+        cls,
+        executable: Executable,
+        width: int,
+        height: int,
+        *,
+        cdp: bool = False,
+        allow_unisolated: bool = False,
     ) -> "BrowserDevice":
         small = width * height <= _BEGIN_FRAME_MAX_PIXELS
         egress = await EgressProxy.start()
@@ -75,11 +84,11 @@ class BrowserDevice:
         view = View(width, height, executable.headless_shell and small and not cdp, egress)
         try:
             async with _answering("start", _START_DEADLINE_S):
-                chromium = await Chromium.start(executable, view, cdp=cdp)
+                chromium = await Chromium.start(executable, view, cdp=cdp, allow_unisolated=allow_unisolated)
         except BaseException:
             await egress.close()
             raise
-        return cls(executable, view, cdp=cdp, chromium=chromium)
+        return cls(executable, view, chromium, cdp=cdp, allow_unisolated=allow_unisolated)
 
     @property
     def pid(self) -> int:
@@ -241,8 +250,13 @@ class BrowserDevice:
         await self._chromium.close()
         if former is not None and former is not profile:
             former.release()
-        folder = profile.folder if profile else None
-        self._chromium = await Chromium.start(self._executable, self._view, cdp=self._cdp, profile=folder)
+        self._chromium = await Chromium.start(
+            self._executable,
+            self._view,
+            cdp=self._cdp,
+            profile=profile,
+            allow_unisolated=self._allow_unisolated,
+        )
         self._tapped = False
 
     async def _observe(self, spec: ObserveSpec) -> Observation:

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-import shutil
+import errno
 from pathlib import Path, PurePosixPath
 
+from devices import foreign
 from devices.chromium.cdp import Connection, Json
 from guiagent.errors import Fault, FaultError
 
@@ -16,7 +17,7 @@ _CAP_S = 10.0  # a step does not wait longer for downloads
 
 
 class Home:
-    """The device's `/home/user`, kept in `folder` on the host; no path leads outside of it."""
+    """The device's `/home/user`, kept in `folder` on the host; no path and no link leads outside of it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -25,52 +26,49 @@ class Home:
 
     def put(self, path: str, data: bytes) -> None:
         """Write a file and its folders. Raises FaultError (origin "task") for a bad path or too much data."""
-        place = self._place(path)
-        others = (size for name, size in self.listing().items() if self.folder / name != place)
+        parts = _parts(path)
+        others = (size for name, size in self.listing().items() if name != "/".join(parts))
         if sum(others) + len(data) > _MAX_BYTES:
             message = f"no room for {path} ({len(data)} bytes): all files may have {_MAX_BYTES >> 20} MiB"
             raise FaultError(Fault("task", "too_large", message))
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
-        except (IsADirectoryError, FileExistsError, NotADirectoryError) as error:
+            foreign.write(self.folder, parts, data)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
             message = f"{path} cannot be written: {error.strerror}"
             raise FaultError(Fault("task", "bad_path", message)) from None
 
     def get(self, path: str) -> bytes:
-        return self.find(path).read_bytes()
+        self.find(path)
+        return foreign.read(self.folder, _parts(path), _MAX_BYTES)
 
     def find(self, path: str) -> Path:
         """Host path of a file. Raises FaultError (origin "task") if the device has no file of that name."""
-        place = self._place(path)
-        if not place.is_file():
+        parts = _parts(path)
+        if not foreign.is_file(self.folder, parts):
             raise FaultError(Fault("task", "missing_file", f"there is no file {path} on this device"))
-        return place
+        return self.folder.joinpath(*parts)
 
     def listing(self) -> dict[str, int]:
         """Size in bytes of every file, by its path below the folder."""
-        sizes = {}
-        for file in sorted(self.folder.rglob("*")):
-            with contextlib.suppress(FileNotFoundError):  # a download that was just renamed
-                if file.is_file():
-                    sizes[str(file.relative_to(self.folder))] = file.stat().st_size
-        return sizes
+        return foreign.sizes(self.folder)
 
     def clear(self) -> None:
-        for entry in [*self.folder.iterdir(), *self.downloads.iterdir()]:
-            if entry.is_dir() and entry != self.downloads:
-                shutil.rmtree(entry, ignore_errors=True)
-            elif entry != self.downloads:
-                entry.unlink(missing_ok=True)
+        """Remove all files, and all folders but that of downloads."""
+        foreign.empty(self.folder, {self.downloads.name})
+        foreign.empty(self.downloads)
 
-    def _place(self, path: str) -> Path:
-        device_path = PurePosixPath(path)
-        parts = device_path.parts[len(HOME.parts) :]
-        legal = parts and len(parts) <= _MAX_DEPTH and ".." not in parts and "\0" not in path
-        if not (device_path.is_relative_to(HOME) and legal and len(path) <= 512):
-            message = f"{path[:80]!r} is no file of this device: they are all below {HOME}/"
-            raise FaultError(Fault("task", "bad_path", message))
-        return self.folder.joinpath(*parts)
+
+def _parts(path: str) -> tuple[str, ...]:
+    """Names on the way to a file of the device, below its home. Raises FaultError (origin "task")."""
+    device_path = PurePosixPath(path)
+    parts = device_path.parts[len(HOME.parts) :]
+    legal = parts and len(parts) <= _MAX_DEPTH and ".." not in parts and "\0" not in path
+    if not (device_path.is_relative_to(HOME) and legal and len(path) <= 512):
+        message = f"{path[:80]!r} is no file of this device: they are all below {HOME}/"
+        raise FaultError(Fault("task", "bad_path", message))
+    return parts
 
 
 class Downloads:

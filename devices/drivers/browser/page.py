@@ -94,7 +94,7 @@ class Page:
     async def set_up(self) -> None:
         """Prepare a page that was just attached, and may be paused, so that it can be driven."""
         view = self._view
-        mine = [{"urlPattern": "file://*", "resourceType": "Document"}, {"urlPattern": _NOWHERE}]
+        mine = [{"urlPattern": "file:*"}, {"urlPattern": _NOWHERE}]
         setup: list[Command] = [
             ("Page.enable", {}),
             ("Page.setLifecycleEventsEnabled", {"enabled": True}),
