@@ -3,7 +3,7 @@
 Records that are stored or sent (`msgspec.Struct`) are plain data: they hold no handles and no code.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import xxhash
@@ -22,7 +22,7 @@ class ObserveSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """
 
     frame: FrameFormat = "jpeg"
-    quality: int = 85
+    quality: Annotated[int, msgspec.Meta(ge=1, le=100)] = 85  # of a JPEG
     tree: bool = False
     page: bool = False  # url and title
     probes: dict[str, str] = {}

@@ -223,12 +223,15 @@ class Pool:
     def device_stopped(self, device: str) -> None:
         self.slots[device].running = False
 
-    def device_faulted(self, device: str, fault: Fault, now: float) -> list[Event]:
-        """Record that the device failed; end its lease with `fault`."""
+    def device_faulted(self, device: str, fault: Fault, now: float, *, counts: bool = True) -> list[Event]:
+        """Record that the device failed; end its lease with `fault`.
+
+        A failure that `counts` not, because a holder can cause it at will, leads to no quarantine.
+        """
         slot = self.slots[device]
         if slot.state in RUNS_NOT:
             return []
-        quarantine_s = slot.health.failed(now)
+        quarantine_s = slot.health.failed(now) if counts else None
         if not slot.mark:
             slot.reason = f"{fault.code}: {fault.message}"
         if slot.mark or quarantine_s is None:

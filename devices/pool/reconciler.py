@@ -22,7 +22,7 @@ class Reconciler:
     """The control loop: each round it looks at every slot and begins the job that the slot needs.
 
     It calls `changed(events)` after each round and each job, with the events to store (often none), and
-    `faulted(device, fault)` when a device failed. `hosts` may gain and lose entries at any time.
+    `faulted(device, error)` when a device failed. `hosts` may gain and lose entries at any time.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Reconciler:
         pool: Pool,
         hosts: Mapping[str, Host],
         changed: Callable[[Sequence[Event]], None],
-        faulted: Callable[[str, Fault], None],
+        faulted: Callable[[str, FaultError], None],
         metrics: Metrics,
         clock: Clock = time,
     ) -> None:
@@ -109,7 +109,7 @@ class Reconciler:
         try:
             await job(device, host)
         except FaultError as error:
-            self._faulted(device, error.fault)
+            self._faulted(device, error)
         self._at_work.discard(device)
         self._changed(())
         self.wake()

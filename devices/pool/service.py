@@ -17,6 +17,7 @@ from devices.config import PoolConfig
 from devices.drivers import Driver
 from devices.egress import rules as egress_rules
 from devices.hosts import grants
+from devices.hosts.edge import Provoked
 from devices.hosts.host import Host, SlotInfo
 from devices.hosts.local import DeviceHost, fenced
 from devices.hosts.registry import HostRegistry
@@ -278,7 +279,7 @@ class PoolService:
             return await work
         except FaultError as error:
             if error.fault.origin == "device" and lease.id in self._pool.leases:
-                self._device_faulted(lease.device, error.fault)
+                self._device_faulted(lease.device, error)
             else:
                 self.metrics.fault(error.fault)
             raise
@@ -335,11 +336,12 @@ class PoolService:
         for grant in self._pool.grant_ready(self._clock.monotonic()):
             self._waiters[grant.request].set_result((grant, self._store.commit((grant,))))
 
-    def _device_faulted(self, device: str, fault: Fault) -> None:
-        self.metrics.fault(fault)
+    def _device_faulted(self, device: str, error: FaultError) -> None:
+        self.metrics.fault(error.fault)
         if (host := self._host_of(device)) is not None:
             host.records[device].faults += 1
-        self._changed(self._pool.device_faulted(device, fault, self._clock.monotonic()))
+        counts, now = not isinstance(error, Provoked), self._clock.monotonic()
+        self._changed(self._pool.device_faulted(device, error.fault, now, counts=counts))
 
 
 def _slot(host: str, info: SlotInfo) -> Slot:

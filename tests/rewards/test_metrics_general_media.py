@@ -14,14 +14,16 @@ import pytest
 from numpy.typing import NDArray
 
 from guiagent.errors import InfrastructureError
-from rewards.checks import metrics
+from rewards.checks import interpreter, metrics
 from rewards.checks.archives import UnreadableError
 from rewards.checks.metrics.general import processes, programs
 from rewards.checks.metrics.general.sound import likeness
 from rewards.checks.metrics.general.video import hashes
 
 needs_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="there is no ffmpeg")
-needs_sandbox = pytest.mark.skipif(bool(processes.why_no_sandbox()), reason=processes.why_no_sandbox() or "-")
+needs_sandbox = pytest.mark.skipif(
+    bool(interpreter.why_no_sandbox()), reason=interpreter.why_no_sandbox() or "-"
+)
 
 RATE = 8000
 
@@ -293,7 +295,7 @@ def test_a_package_that_tasks_need(tmp_path: Path) -> None:
 
 
 def test_without_a_sandbox_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "why_no_sandbox", lambda: "bwrap is missing: apt-get install bubblewrap")
+    monkeypatch.setattr(interpreter, "why_no_sandbox", lambda: "bwrap is missing: apt-get install bubblewrap")
     files, expected = suite(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\n" + GOOD)
     with pytest.raises(InfrastructureError, match="apt-get install bubblewrap"):
         metrics.load("check_python_file_by_test_suite")(files, expected)

@@ -1,21 +1,16 @@
-"""Run programs on the agent's files, limited in time and memory, and the agent's code only in a sandbox."""
+"""Decode media files of the agent's by ffmpeg, limited in time and memory."""
 
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
-from guiagent.errors import InfrastructureError, MissingProgram
+from guiagent.errors import MissingProgram
 from rewards.checks.archives import UnreadableError, checked_size
 
-_DISK = 16 << 20  # bytes a sandboxed program may write
 # Formats that hold their content themselves: none that names other files or addresses, as playlists do.
 _FORMATS = "aac,aiff,amr,asf,avi,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,wav"
 _CONFINED = ("-v", "error", "-protocol_whitelist", "file,pipe", "-format_whitelist", _FORMATS)
-_SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 
 
 def decoded(path: Path, *output: str) -> bytes:
@@ -36,49 +31,6 @@ def described(path: Path) -> bytes:
     return _media("ffprobe", path, *_CONFINED, *asked, f"file:{path}")
 
 
-def sandboxed(arguments: Sequence[str], files: Mapping[str, Path], given: str, seconds: int) -> bytes | None:
-    """Run this Python with the arguments in a sandbox and return what it prints; None if it fails.
-
-    It sees the machine's programs, Python's own folders, and `files` in the folder /work under their keys. It
-    may write to a small temporary disk. There is no network, no other process, no device. `given` is its
-    standard input.
-
-    Raises:
-        InfrastructureError: this machine has no sandboxes.
-    """
-    if why := why_no_sandbox():
-        raise InfrastructureError(f"what the agent programmed runs in a sandbox only: {why}")
-    command = [*_bubblewrap(), "--dir", "/work", "--chdir", "/work"]
-    for name, path in files.items():
-        command += ["--ro-bind", str(path.absolute()), f"/work/{name}"]
-    command += ["--", sys.executable, *arguments]
-    return _printed(command, seconds, memory=1 << 30, output=1 << 20, given=given.encode())
-
-
-@cache
-def why_no_sandbox() -> str:
-    """ "" if this machine allows sandboxes, else why not and what to do."""
-    if shutil.which("bwrap") is None:
-        return "bwrap is missing: apt-get install bubblewrap"
-    try:
-        trial = [*_bubblewrap(), "--", sys.executable, "-I", "-c", ""]
-        tried = subprocess.run(trial, capture_output=True, text=True, timeout=60)
-    except subprocess.TimeoutExpired as error:  # which does not show what is allowed
-        raise InfrastructureError("a sandbox did not start within a minute; try again") from error
-    return "" if tried.returncode == 0 else f"bubblewrap says {tried.stderr.strip()[-200:]}"
-
-
-def _bubblewrap() -> list[str]:
-    own = [place for place in (sys.base_prefix, sys.prefix) if not place.startswith("/usr")]
-    return [
-        *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
-        *("--proc", "/proc", "--dev", "/dev", "--size", str(_DISK), "--tmpfs", "/tmp"),
-        *(part for place in (*_SYSTEM, *own) for part in ("--ro-bind-try", place, place)),  # some are in /tmp
-        *("--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/tmp"),
-        *("--setenv", "SDL_VIDEODRIVER", "dummy", "--setenv", "SDL_AUDIODRIVER", "dummy"),
-    ]
-
-
 def _media(program: str, path: Path, *options: str) -> bytes:
     checked_size(path)
     if shutil.which(program) is None:
@@ -89,7 +41,7 @@ def _media(program: str, path: Path, *options: str) -> bytes:
     return printed
 
 
-def _printed(command: list[str], seconds: int, memory: int, output: int, given: bytes = b"") -> bytes | None:
+def _printed(command: list[str], seconds: int, memory: int, output: int) -> bytes | None:
     """Run a command and return what it prints; None if it fails or exceeds a limit.
 
     The limits are seconds of CPU time, bytes of address space and bytes of output. On a busy machine it may
@@ -102,7 +54,7 @@ def _printed(command: list[str], seconds: int, memory: int, output: int, given: 
         try:
             subprocess.run(
                 ["prlimit", *limits, "--", *command],
-                input=given,
+                stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=subprocess.DEVNULL,
                 timeout=5 * seconds,
