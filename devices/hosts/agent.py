@@ -6,7 +6,8 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,6 +17,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from devices.config import DeviceConfig
 from devices.drivers import DRIVERS, Driver
 from devices.hosts import messages
+from devices.hosts.edge import escaped
+from devices.hosts.link import FRAME, Link, Overrun, Stream, carry
 from devices.hosts.local import DeviceHost
 from devices.hosts.slot_record import LogLine
 from devices.leases import Lease
@@ -28,7 +31,6 @@ _log = logging.getLogger(__name__)
 _CLOSE_S = 1.0  # for the WebSocket's closing handshake
 _PAUSE_S = 0.5  # between two attempts to reach the pool
 _REPORT_S = 0.5
-_CHUNK = 64 << 10
 
 
 class Agent:
@@ -70,7 +72,7 @@ class Agent:
                     async with connect(
                         url,
                         additional_headers={"Authorization": f"Bearer {self._token}"},
-                        max_size=messages.MAX_MESSAGE,
+                        max_size=FRAME,
                         open_timeout=min(messages.SILENCE_S, max(_PAUSE_S, self._left_s())),
                         ping_interval=None,  # `messages.Alive` does more: it comes from the pool itself
                         close_timeout=_CLOSE_S,
@@ -100,11 +102,13 @@ class Agent:
     async def _give_up(self) -> None:
         """Stop all devices and take a new session id, so that the pool does not resume the old session."""
         _log.warning("no pool for %g s: stopping the devices of this host", messages.GRACE_S)
+        await self._drop_jobs()
         await self._host.close()
         self._session = secrets.token_hex(8)
 
     async def _greet(self, socket: ClientConnection) -> None:
-        await socket.send(messages.encode(messages.Hello(self._name, self._session, list(self._host.slots))))
+        hello = messages.Hello(self._name, self._session, list(self._host.slots), messages.PROTOCOL)
+        await socket.send(messages.encode(hello))
         async with asyncio.timeout(messages.SILENCE_S):
             answer = messages.decode_to_host(await _bytes(socket))
         if isinstance(answer, messages.Refused):
@@ -112,51 +116,51 @@ class Agent:
         self._heard = self._clock.monotonic()
 
     async def _serve(self, socket: ClientConnection) -> None:
-        streams: dict[int, asyncio.StreamWriter] = {}
-        report = asyncio.create_task(self._report(socket))
-        try:
-            while True:
-                async with asyncio.timeout(messages.SILENCE_S):
-                    message = messages.decode_to_host(await _bytes(socket))
-                self._heard = self._clock.monotonic()
-                match message:
-                    case messages.Fence():
-                        self._host.fence(message.device, message.token)
-                    case messages.Open():
-                        self._host.open(message.device, stale=message.stale)
-                    case messages.Data(stream=stream, data=data):
-                        await _forward(streams, stream, data)
-                    case messages.Welcome() | messages.Refused() | messages.Alive():
-                        pass
-                    case _:
-                        job = asyncio.create_task(self._answer(socket, message, streams))
-                        self._jobs.add(job)
-                        job.add_done_callback(self._jobs.discard)
-        except msgspec.DecodeError as error:
-            raise InfrastructureError(
-                f"the pool speaks another version of this protocol ({error}); upgrade this host or the pool"
-            ) from error
-        finally:
-            report.cancel()
-            for writer in streams.values():
-                writer.close()
+        """Take messages until the connection ends. Nothing here waits for a device, or for a stream's end."""
+        async with Link(socket.send, partial(_bytes, socket), messages.decode_to_host) as link:
+            reports = [asyncio.create_task(self._keep_alive(link)), asyncio.create_task(self._report(link))]
+            try:
+                while True:
+                    async with asyncio.timeout(messages.SILENCE_S):
+                        message = await link.receive()
+                    self._heard = self._clock.monotonic()
+                    match message:
+                        case messages.Fence():
+                            self._host.fence(message.device, message.token)
+                        case messages.Open():
+                            self._host.open(message.device, stale=message.stale)
+                        case messages.Start() | messages.Stop() | messages.Recycle() | messages.Check():
+                            self._begin(self._answer(link, message))
+                        case messages.VerbCall():
+                            self._begin(self._answer(link, message))
+                        case _:
+                            pass
+            except Overrun as error:
+                raise ConnectionError(str(error)) from error
+            except msgspec.DecodeError as error:
+                raise InfrastructureError(
+                    f"the pool speaks another version of this protocol ({error}); "
+                    "upgrade this host or the pool"
+                ) from error
+            finally:
+                for report in reports:
+                    report.cancel()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        job = asyncio.create_task(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
 
     async def _drop_jobs(self) -> None:
         for job in self._jobs:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
 
-    async def _answer(
-        self, socket: ClientConnection, call: messages.Call, streams: dict[int, asyncio.StreamWriter]
-    ) -> None:
+    async def _answer(self, link: Link[messages.ToHost], call: messages.Call) -> None:
         try:
             value = await self._do(call)
             if isinstance(call, messages.VerbCall) and call.verb is ConnectRequest:
-                reader, writer = value
-                streams[call.id] = writer
-                job = asyncio.create_task(self._send_stream(socket, call, reader, writer, streams))
-                self._jobs.add(job)
-                job.add_done_callback(self._jobs.discard)
+                self._begin(self._carry(link.open(call.id), call.lease.device, *value))
                 value = None
             reply: Any = messages.Answer(call.id, msgspec.msgpack.encode(value))
         except GuiAgentError as error:
@@ -164,8 +168,12 @@ class Agent:
         except KeyError:
             gone = FaultError(Fault("farm", "unknown", "this host has no such device"))
             reply = messages.failure(call.id, gone)
-        with contextlib.suppress(WebSocketException):  # the pool is away; it will ask again
-            await socket.send(messages.encode(reply))
+        except Exception as error:
+            _log.exception("a call of the pool failed")
+            what = f"this host failed: {type(error).__name__}: {escaped(str(error))}"
+            reply = messages.failure(call.id, FaultError(Fault("farm", "host_error", what, retryable=True)))
+        with contextlib.suppress(ConnectionResetError):  # the pool is away; it will ask again
+            await link.send(reply, call.id)
 
     def _do(self, call: messages.Call) -> Awaitable[Any]:
         host = self._host
@@ -181,51 +189,35 @@ class Agent:
             case messages.VerbCall():
                 return host.call(_lease(call.lease), messages.message_of(call))
 
-    async def _send_stream(
-        self,
-        socket: ClientConnection,
-        call: messages.VerbCall,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        streams: dict[int, asyncio.StreamWriter],
+    async def _carry(
+        self, stream: Stream, device: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        with contextlib.suppress(OSError, WebSocketException):
-            while data := await reader.read(_CHUNK):
-                await socket.send(messages.encode(messages.Data(call.id, data)))
-            await socket.send(messages.encode(messages.Data(call.id, b"")))
-        streams.pop(call.id, None)
-        self._host.on_disconnect(call.lease.device, writer)
+        try:
+            await carry(stream, reader, writer)
+        finally:
+            self._host.on_disconnect(device, writer)
 
-    async def _report(self, socket: ClientConnection) -> None:
+    async def _keep_alive(self, link: Link[messages.ToHost]) -> None:
+        while True:
+            link.post(messages.Alive())
+            await asyncio.sleep(messages.ALIVE_S)
+
+    async def _report(self, link: Link[messages.ToHost]) -> None:
         """Send the pool changed frames and new log lines, twice a second."""
-        shown: dict[str, str] = {}
-        for turn in itertools.count():
-            if turn % round(messages.ALIVE_S / _REPORT_S) == 0:
-                await socket.send(messages.encode(messages.Alive()))
-            for device, record in self._host.records.items():
-                lines, frame = list(record.log), record.frame
-                new = _after(self._reported.get(device), lines)
-                if not new and shown.get(device, "") == frame.hash:
-                    continue
-                shown[device] = frame.hash
-                if new:
-                    self._reported[device] = new[-1]
-                await socket.send(
-                    messages.encode(messages.Seen(device, frame.data, frame.media_type, frame.hash, new))
-                )
-            await asyncio.sleep(_REPORT_S)
-
-
-async def _forward(streams: dict[int, asyncio.StreamWriter], stream: int, data: bytes) -> None:
-    writer = streams.get(stream)
-    if writer is None:
-        return
-    if not data:
-        streams.pop(stream).close()
-        return
-    with contextlib.suppress(OSError):  # the device hung up; the other direction says so
-        writer.write(data)
-        await writer.drain()
+        shown: dict[str, tuple[str, int]] = {}
+        with contextlib.suppress(ConnectionResetError):
+            while True:
+                for device, record in self._host.records.items():
+                    lines, frame = list(record.log), record.frame
+                    new = _after(self._reported.get(device), lines)
+                    if not new and shown.get(device) == (frame.hash, frame.token):
+                        continue
+                    shown[device] = frame.hash, frame.token
+                    if new:
+                        self._reported[device] = new[-1]
+                    seen = messages.Seen(device, frame.token, frame.data, frame.media_type, frame.hash, new)
+                    await link.send(seen, messages.REPORTS)
+                await asyncio.sleep(_REPORT_S)
 
 
 def _after(last: LogLine | None, lines: Sequence[LogLine]) -> list[LogLine]:

@@ -15,12 +15,13 @@ from typing import TypeVar
 from devices.config import DeviceConfig
 from devices.drivers import Driver, HostedDevice
 from devices.drivers.deadline import deadline
+from devices.hosts.edge import Provoked, edge
 from devices.hosts.grants import require
 from devices.hosts.host import SlotInfo
-from devices.hosts.slot_record import LogLine, SlotRecord
+from devices.hosts.slot_record import NOBODY, SlotRecord
 from devices.hosts.verbs import perform
 from devices.leases import LOCAL, PUBLIC, Lease
-from guiagent.errors import Fault, FaultError, LeaseError, UsageError
+from guiagent.errors import Fault, FaultError, InfrastructureError, LeaseError, UsageError
 from guiagent.protocols import Clock, Networked
 from guiagent.types import Capabilities, ObserveSpec, ResetSpec
 from guiagent.wire import ConnectRequest, KeyedVerb, ResetRequest, Verb
@@ -30,7 +31,7 @@ T = TypeVar("T")
 _RECYCLE_DEADLINE_S = 15.0
 _CLOSE_DEADLINE_S = 10.0
 _HEALTH_DEADLINE_S = 5.0
-_KEYS_KEPT = 64
+_STREAMS = 32  # open at a time on one device
 _DEVICE = "the device"
 _BLANK = ResetSpec()
 _SHOWN = ObserveSpec(frame="jpeg", quality=70)
@@ -64,86 +65,109 @@ class DeviceHost:
 
     async def start(self, device: str) -> Capabilities:
         """Start a device in this slot, in place of any former one; it takes verbs after `open`."""
-        await self.stop(device)
         record, config = self.records[device], self._configs[device]
         kind = self._drivers[config.kind]
-        async with deadline(_DEVICE, "start", kind.start_s):
-            record.driver = driver = await kind.start(config)
-            record.turn = asyncio.Lock()  # a verb that hangs on the former device keeps the former lock
-            record.allowed = 0
-            record.saw(await driver.reset(0, _BLANK, _SHOWN))
-            record.baseline = await driver.attest()
-            self._note(record, f"started, baseline {record.baseline}")
-            return await driver.describe()
+        async with record.changing:
+            await self._stop(device)
+            with edge(device, "start", UsageError, InfrastructureError):
+                async with deadline(_DEVICE, "start", kind.start_s):
+                    record.driver = driver = await kind.start(config)
+                    # Another lock: a verb that hangs on the former device keeps the former one.
+                    record.turn = asyncio.Lock()
+                    record.allowed = 0
+                    record.saw(await driver.reset(0, _BLANK, _SHOWN), NOBODY)
+                    record.baseline = await driver.attest()
+                    record.cut_short = False
+                    self._note(record, record.fence, f"started, baseline {record.baseline}")
+                    return await driver.describe()
 
     def open(self, device: str, *, stale: bool) -> None:
         """Let verbs through. `stale`: a live lease lost its former device, so a reset has to come first."""
         record = self.records[device]
-        record.stale = stale
-        record.up.set()
+        if not record.up.is_set():  # the pool says it again where it cannot know that it was heard
+            record.stale = stale
+            record.up.set()
 
     async def close(self) -> None:
         """Stop every device."""
         await asyncio.gather(*(self.stop(device) for device in self.records))
 
     async def stop(self, device: str) -> None:
+        async with self.records[device].changing:
+            await self._stop(device)
+
+    async def _stop(self, device: str) -> None:
         record = self.records[device]
         record.up.clear()
         record.hang_up()
         driver, record.driver = record.driver, None
         if driver is not None:
-            with contextlib.suppress(FaultError):  # it is being thrown away, and its process group with it
+            with contextlib.suppress(FaultError), edge(device, "close"):  # it is being thrown away
                 async with deadline(_DEVICE, "close", _CLOSE_DEADLINE_S):
                     await driver.close()
 
     async def recycle(self, device: str) -> None:
         """Reset the device for its next holder, and check that its state equals its baseline.
 
-        Raises FaultError if the reset fails, the state differs, or a verb still occupies the device.
+        Raises FaultError if the reset fails, the state differs, or a verb still occupies the device; it is
+        Provoked if a lease ended under a verb, which not every reset can mend.
         """
         record = self.records[device]
-        async with deadline(_DEVICE, "recycle", _RECYCLE_DEADLINE_S), record.turn:
-            driver = _running(record)
-            record.saw(await driver.reset(0, _BLANK, _SHOWN))
-            if (digest := await driver.attest()) != record.baseline:
-                message = f"after a reset its state is {digest}, not the baseline {record.baseline}"
-                raise FaultError(Fault("device", "residue", message, retryable=True))
-            record.stale = False
-            self._note(record, "reset to the baseline")
+        try:
+            with edge(device, "recycle"):
+                async with deadline(_DEVICE, "recycle", _RECYCLE_DEADLINE_S), record.turn:
+                    await self._reset(record)
+        except FaultError as error:
+            if record.cut_short:
+                raise Provoked(error.fault) from error
+            raise
+        record.cut_short = False
+
+    async def _reset(self, record: SlotRecord) -> None:
+        driver = _running(record)
+        record.saw(await driver.reset(0, _BLANK, _SHOWN), NOBODY)
+        if (digest := await driver.attest()) != record.baseline:
+            message = f"after a reset its state is {digest}, not the baseline {record.baseline}"
+            raise FaultError(Fault("device", "residue", message, retryable=True))
+        record.stale = False
+        self._note(record, record.fence, "reset to the baseline")
 
     async def check(self, device: str) -> None:
         """Check the device's health. Raises FaultError if it is not healthy."""
         record = self.records[device]
-        async with deadline(_DEVICE, "health", _HEALTH_DEADLINE_S), record.turn:
-            health = await _running(record).health()
+        with edge(device, "health"):
+            async with deadline(_DEVICE, "health", _HEALTH_DEADLINE_S), record.turn:
+                health = await _running(record).health()
         if not health.ok:
             raise FaultError(Fault("device", "unhealthy", health.detail, retryable=True))
 
     def fence(self, device: str, token: int) -> None:
-        """Refuse every token below this one from now on, also of requests that wait for their turn."""
-        record = self.records[device]
-        if token > record.fence:
-            record.fence = token
-            record.answers.clear()
-            record.hang_up()
+        """Refuse every token below this one from now on, and interrupt what is done under one."""
+        self.records[device].raise_fence(token)
 
     # -- verbs of the holder ---------------------------------------------------------------------------------
 
     async def call(self, lease: Lease, message: Verb[T]) -> T:
+        """Carry out a verb under a lease.
+
+        Raises LeaseError if the lease has ended, also meanwhile; UsageError if the device or the lease
+        does not allow it; FaultError for all else, Provoked where the caller may be the cause.
+        """
         require(lease, message)
         record = self.records[lease.device]
         if not record.up.is_set():  # the device is being started after a restart of the farm
             async with deadline(_DEVICE, "start", message.deadline_s, origin="farm"):
                 await record.up.wait()
-        async with deadline(_DEVICE, message.verb, message.deadline_s), record.turn:
-            self._admit(record, lease)
-            driver = _running(record)
-            if record.allowed != lease.token:
-                await _allow(driver, lease.egress)
-                record.allowed = lease.token
-            value = await self._once(lease, message, driver, record)
-            self._admit(record, lease)  # if the lease ended meanwhile, this is no longer the caller's
-            return value
+        try:
+            async with asyncio.timeout(message.deadline_s), record.turn:
+                return await self._in_turn(lease, message, record)
+        except (TimeoutError, FaultError) as error:
+            if lease.token < record.fence:
+                raise LeaseError(fenced(lease.device, lease.token)) from error
+            if isinstance(error, FaultError):
+                raise
+            text = f"{_DEVICE} did not finish {message.verb!r} within {message.deadline_s:g} s"
+            raise Provoked(Fault("device", "deadline", text, retryable=True)) from error
 
     async def connect(
         self, lease: Lease, message: ConnectRequest
@@ -153,33 +177,46 @@ class DeviceHost:
 
     def on_disconnect(self, device: str, writer: asyncio.StreamWriter) -> None:
         """Close a stream from `connect`, because its holder closed the other end."""
-        self.records[device].streams.discard(writer)
         writer.close()
+        if not writer.transport.get_write_buffer_size():  # else the end of the lease cuts it
+            self.records[device].streams.discard(writer)
+
+    async def _in_turn(self, lease: Lease, message: Verb[T], record: SlotRecord) -> T:
+        self._admit(record, lease)
+        driver = _running(record)
+        async with record.carrying_out(message):
+            with edge(lease.device, message.verb, UsageError, held=True):
+                if record.allowed != lease.token:
+                    await _allow(driver, lease.egress)
+                    record.allowed = lease.token
+                value = await self._once(lease, message, driver, record)
+        self._admit(record, lease)  # if the lease ended meanwhile, this is no longer the caller's
+        return value
 
     async def _once(self, lease: Lease, message: Verb[T], driver: HostedDevice, record: SlotRecord) -> T:
         """Carry out a verb once per idempotency key: a repeated key gets the recorded answer."""
-        key = (message.verb, message.key) if isinstance(message, KeyedVerb) else None
         value: T
-        if key in record.answers:
-            value = record.answers[key]
+        if isinstance(message, KeyedVerb) and (known := record.answers.of(message)) is not None:
+            (value,) = known
             return value
         if not isinstance(message, ResetRequest):
             _require_same_device(record)
-        value = await perform(message, driver, partial(self._note, record))
-        record.performed(message, value, self._clock.monotonic())
-        if key is not None and lease.token >= record.fence:
-            record.answers[key] = value
-            if len(record.answers) > _KEYS_KEPT:
-                del record.answers[next(iter(record.answers))]
+        if isinstance(message, ConnectRequest) and len(record.streams) >= _STREAMS:
+            text = f"{lease.device} has {_STREAMS} open streams; close one first"
+            raise FaultError(Fault("task", "too_many_streams", text))
+        value = await perform(message, driver, partial(self._note, record, lease.token))
+        record.performed(message, value, lease.token, self._clock.monotonic())
+        if isinstance(message, KeyedVerb) and lease.token >= record.fence:
+            record.answers.add(message, value)
         return value
 
     def _admit(self, record: SlotRecord, lease: Lease) -> None:
-        self.fence(lease.device, lease.token)
+        record.raise_fence(lease.token)
         if lease.token < record.fence:
             raise LeaseError(fenced(lease.device, lease.token))
 
-    def _note(self, record: SlotRecord, text: str) -> None:
-        record.log.append(LogLine(self._clock.time(), record.fence, text))
+    def _note(self, record: SlotRecord, token: int, text: str) -> None:
+        record.note(self._clock.time(), token, text)
 
 
 def _offered(configs: Mapping[str, DeviceConfig]) -> list[SlotInfo]:

@@ -1,20 +1,24 @@
 """The protocol between a pool and a joined device host: msgpack messages on one WebSocket.
 
 The host connects to the pool and listens on no port. The pool sends calls and the host answers each by its
-id, in any order; `Fence` and `Open` are sent in order and not answered. The pool numbers service streams.
+id, in any order; `Fence` and `Open` are repeated after each connect and not answered. Streams of bytes have
+the number of the call that opened them; `devices.hosts.link` says how they and long messages are bounded.
 """
 
-from typing import Any, Union, cast
+from typing import Annotated, Any, Union, cast
 
 import msgspec
 
+from devices.hosts.edge import Provoked
 from devices.hosts.host import SlotInfo
 from devices.hosts.slot_record import LogLine
 from devices.leases import Lease
 from guiagent.errors import Fault, FaultError, GuiAgentError, InfrastructureError, LeaseError, UsageError
 from guiagent.wire import VERBS, ConnectRequest, GetRequest, PutRequest, Verb
 
-MAX_MESSAGE = (64 << 20) + (64 << 10)  # a file, and what goes with it
+PROTOCOL = 2  # rises with every change that the other end has to know
+MAX_MESSAGE = (64 << 20) + (64 << 10)  # bytes: a file, and what goes with it
+REPORTS = 0  # the number of the host's own long messages; the pool numbers its calls from 1
 ALIVE_S = 2.0  # each end sends a message at least this often
 SILENCE_S = 6.0  # after which either end takes the connection for dead
 GRACE_S = 10.0
@@ -32,6 +36,7 @@ class Hello(_Message):
     name: str
     session: str
     slots: list[SlotInfo]
+    protocol: int
 
 
 class Welcome(_Message):
@@ -134,10 +139,24 @@ class Open(_Message):
 
 
 class Data(_Message):
-    """Bytes of a stream; empty `data` ends it."""
+    """Bytes of a stream or of a long message; empty `data` ends both directions of it."""
 
     stream: int
     data: bytes
+
+
+class Credit(_Message):
+    """The sender of this can take so many more bytes of a stream."""
+
+    stream: int
+    bytes: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Long(_Message):
+    """Announces a message of `size` bytes, too long for a frame: it follows as `Data` of this number."""
+
+    stream: int
+    size: Annotated[int, msgspec.Meta(ge=0, le=MAX_MESSAGE)]
 
 
 class Answer(_Message):
@@ -157,37 +176,41 @@ class Alive(_Message):
 
 
 class Seen(_Message):
-    """A device's current frame and its new log lines, for the dashboard."""
+    """A device's current frame and its new log lines, for the dashboard.
+
+    `token` is that of the lease under which the frame was taken; 0 if nobody held the device.
+    """
 
     device: str
+    token: int
     frame: bytes
     media_type: str
     hash: str
     log: list[LogLine]
 
 
-ToHost = Welcome | Refused | Call | Fence | Open | Data | Alive
-ToPool = Hello | Answer | Failure | Alive | Seen | Data
+ToHost = Welcome | Refused | Call | Fence | Open | Alive | Data | Credit | Long
+ToPool = Hello | Answer | Failure | Alive | Seen | Data | Credit | Long
 
 encode = msgspec.msgpack.Encoder().encode
-_TO_HOST = (Welcome, Refused, Start, Stop, Recycle, Check, *_VERBS, Fence, Open, Data, Alive)
+_TO_HOST = (Welcome, Refused, Start, Stop, Recycle, Check, *_VERBS, Fence, Open, Alive, Data, Credit, Long)
 _to_host: msgspec.msgpack.Decoder[ToHost] = msgspec.msgpack.Decoder(Union[_TO_HOST])  # noqa: UP007
 _to_pool: msgspec.msgpack.Decoder[ToPool] = msgspec.msgpack.Decoder(ToPool)
 
 
-def decode_to_host(message: bytes) -> ToHost:
+def decode_to_host(message: bytes | bytearray) -> ToHost:
     """Decode a message of the pool. Raises msgspec.DecodeError."""
     return _to_host.decode(message)
 
 
-def decode_to_pool(message: bytes) -> ToPool:
+def decode_to_pool(message: bytes | bytearray) -> ToPool:
     """Decode a message of a host. Raises msgspec.DecodeError."""
     return _to_pool.decode(message)
 
 
 # -- errors, by name -----------------------------------------------------------------------------------------
 
-_FAULTS: dict[str, type[FaultError]] = {"lease": LeaseError, "fault": FaultError}
+_FAULTS: dict[str, type[FaultError]] = {"lease": LeaseError, "provoked": Provoked, "fault": FaultError}
 _ERRORS: dict[str, type[GuiAgentError]] = {"usage": UsageError, "infrastructure": InfrastructureError}
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import re
 from typing import Protocol
 
@@ -10,12 +11,17 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from devices.hosts import messages
 from devices.hosts.host import Host
+from devices.hosts.link import Overrun
 from devices.hosts.remote import RemoteHost
 from guiagent.errors import Fault
-from guiagent.wire import CLOSED
+from guiagent.wire import CLOSED, TRY_LATER
+
+_log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_NORMAL = 1000
 _BAD_MESSAGE = 1008
+_CLOSE_S = 1.0
 _SILENT = CLOSED + 408
 _FOREIGN = "it does not speak this version of the protocol: upgrade the host or the pool"
 _MAX_SLOTS = 256
@@ -37,6 +43,7 @@ class HostRegistry:
         self._hosts: dict[str, RemoteHost] = {}
         self._attended: dict[str, WebSocket] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def endpoint(self, socket: WebSocket) -> None:
         await socket.accept()
@@ -45,14 +52,17 @@ class HostRegistry:
                 await self._admit(socket)
             except (msgspec.DecodeError, KeyError):  # KeyError: a text message where bytes belong
                 await _refuse(socket, _FOREIGN)
+            except Overrun as overrun:
+                _log.warning("a host is cut off: %s", overrun)
+                await _close(socket, _BAD_MESSAGE, str(overrun))
             except TimeoutError:
-                await socket.close(_SILENT, f"this host was not heard of for {messages.SILENCE_S:g} s")
+                await _close(socket, _SILENT, f"this host was not heard of for {messages.SILENCE_S:g} s")
 
     async def _admit(self, socket: WebSocket) -> None:
         """Accept a host and exchange messages with it, or refuse it. Raises TimeoutError if it is silent."""
         async with asyncio.timeout(messages.SILENCE_S):
             hello = messages.decode_to_pool(await socket.receive_bytes())
-        if not isinstance(hello, messages.Hello):
+        if not isinstance(hello, messages.Hello) or hello.protocol != messages.PROTOCOL:
             await _refuse(socket, _FOREIGN)
         elif (reason := _objection(hello)) or (reason := self._rival(hello)):
             await _refuse(socket, reason)
@@ -83,7 +93,7 @@ class HostRegistry:
         former = self._attended.get(host.id)
         self._attended[host.id] = socket
         if former is not None:  # a connection that died without either end noticing
-            await former.close(reason="this host dialled again")
+            await _close(former, _NORMAL, "this host dialled again")
         try:
             await host.attend(socket.send_bytes, socket.receive_bytes)
         finally:
@@ -102,6 +112,13 @@ class HostRegistry:
         await self._farm.remove_host(id, Fault("farm", "host_lost", f"host {id} is gone: {why}", True))
         await host.close()
 
+    def dismiss(self) -> None:
+        """Close the connections of all hosts. One that is back in time keeps its devices and leases."""
+        for socket in self._attended.values():
+            task = asyncio.create_task(_close(socket, TRY_LATER, "another pool instance may lead"))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
     async def close(self) -> None:
         for task in self._leaving.values():
             task.cancel()
@@ -110,7 +127,14 @@ class HostRegistry:
 
 async def _refuse(socket: WebSocket, reason: str) -> None:
     await socket.send_bytes(messages.encode(messages.Refused(reason)))
-    await socket.close(_BAD_MESSAGE, reason)
+    await _close(socket, _BAD_MESSAGE, reason)
+
+
+async def _close(socket: WebSocket, code: int, reason: str) -> None:
+    """Close a connection, without waiting for long where the other end does not read."""
+    with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
+        async with asyncio.timeout(_CLOSE_S):
+            await socket.close(code, reason)
 
 
 def _objection(hello: messages.Hello) -> str:

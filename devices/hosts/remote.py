@@ -4,33 +4,34 @@ import asyncio
 import contextlib
 import itertools
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from devices.hosts import messages
-from devices.hosts.slot_record import Frame, SlotRecord
+from devices.hosts.link import Link, Stream, carry
+from devices.hosts.slot_record import LARGEST_FRAME, LOG_LINES, Frame, SlotRecord
 from devices.leases import Lease
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
 from guiagent.types import Capabilities
 from guiagent.wire import ConnectRequest, Verb
 
 T = TypeVar("T")
-Send = Callable[[bytes], Awaitable[None]]
 
+_REPORT = LARGEST_FRAME + (1 << 20)  # bytes of a report
 _START_S = 600.0  # the host has a deadline of its own for every kind of device
 _CONTROL_S = 30.0
 _MARGIN_S = 5.0  # on top of the deadline the host keeps
-_CHUNK = 64 << 10
 
 
 class RemoteHost:
     """A `devices.hosts.host.Host` on another machine.
 
     While the host is away, a call waits within its deadline and is sent again when the host is back: every
-    call is idempotent, by itself or by its key. `Fence` and `Open` keep their order with the calls.
+    call is idempotent, by itself or by its key. A `Fence` or `Open` goes ahead of later calls, and is
+    repeated when the host is back. What the host sends is checked here; its devices are not trusted with
+    the pool's memory or time, see `devices.hosts.link`.
     """
 
     def __init__(self, hello: messages.Hello) -> None:
@@ -38,85 +39,87 @@ class RemoteHost:
         self.session = hello.session
         self.slots = hello.slots
         self.records: Mapping[str, SlotRecord] = {slot.id: SlotRecord() for slot in hello.slots}
-        self._numbers = itertools.count(1)
-        self._outbox: deque[bytes] = deque()  # sent in order; kept while the host is away
-        self._ready = asyncio.Event()
+        self.heard = asyncio.get_running_loop().time()  # when it last said something
+        self._numbers = itertools.count(messages.REPORTS + 1)
+        self._link: Link[messages.ToPool] | None = None  # None while the host is away
         self._connected = asyncio.Event()
         self._lost = False
-        self.heard = asyncio.get_running_loop().time()  # when it last said something
-        self._answers: dict[int, asyncio.Future[bytes]] = {}
-        self._streams: dict[int, asyncio.StreamWriter] = {}
-        self._sending: set[asyncio.Task[None]] = set()
+        self._answers: dict[int, tuple[Link[messages.ToPool], asyncio.Future[bytes]]] = {}
+        self._carrying: set[asyncio.Task[None]] = set()
 
     # -- the connection --------------------------------------------------------------------------------------
 
-    async def attend(self, send: Send, receive: Callable[[], Awaitable[bytes]]) -> None:
+    async def attend(
+        self, send: Callable[[bytes], Awaitable[None]], receive: Callable[[], Awaitable[bytes]]
+    ) -> None:
         """Exchange messages until the connection ends (`send` and `receive` raise).
 
-        Raises TimeoutError if the host is silent for `messages.SILENCE_S`.
+        Raises TimeoutError if the host is silent for `messages.SILENCE_S`, Overrun if it sends more than it
+        may, msgspec.DecodeError if it sends anything else.
         """
-        self._connected.set()
-        sender = asyncio.create_task(self._deliver(send))
-        try:
-            while True:
-                async with asyncio.timeout(messages.SILENCE_S):
-                    message = await receive()
-                self.heard = asyncio.get_running_loop().time()
-                self._take(messages.decode_to_pool(message))
-        finally:
-            self._connected.clear()
-            sender.cancel()
-            with contextlib.suppress(asyncio.CancelledError, OSError, RuntimeError):
-                await sender
-            away = FaultError(Fault("farm", "host_away", f"host {self.id} is not connected", retryable=True))
-            for waiting in self._answers.values():
-                if not waiting.done():
-                    waiting.set_exception(away)
-            for writer in self._streams.values():
-                writer.close()
-            self._streams.clear()
+        async with Link(send, receive, messages.decode_to_pool, self._room) as link:
+            for device, record in self.records.items():
+                link.post(messages.Fence(device, record.fence))
+                if record.up.is_set():
+                    link.post(messages.Open(device, record.stale))
+            self._link = link
+            self._connected.set()
+            try:
+                while True:
+                    async with asyncio.timeout(messages.SILENCE_S):
+                        message = await link.receive()
+                    self.heard = asyncio.get_running_loop().time()
+                    if message is not None:
+                        self._take(message)
+            finally:
+                if self._link is link:  # and it has not connected again meanwhile
+                    self._link = None
+                    self._connected.clear()
+                away = FaultError(_away(f"host {self.id} is not connected"))
+                for over, waiting in self._answers.values():
+                    if over is link and not waiting.done():
+                        waiting.set_exception(away)
 
-    async def _deliver(self, send: Send) -> None:
-        while True:
-            while self._outbox:
-                await send(self._outbox[0])
-                self._outbox.popleft()
-            self._ready.clear()
-            await self._ready.wait()
+    def _room(self, number: int) -> int:
+        """The bytes that a long message of this number may have."""
+        if number == messages.REPORTS:
+            return _REPORT
+        return messages.MAX_MESSAGE if number in self._answers else 0
 
-    def _send(self, message: Any) -> None:
-        self._outbox.append(messages.encode(message))
-        self._ready.set()
+    def _post(self, message: Any) -> None:
+        if self._link is not None:
+            self._link.post(message)
 
     def _take(self, message: messages.ToPool) -> None:
         match message:
             case messages.Answer(id=id, value=value):
-                if (waiting := self._answers.get(id)) is not None and not waiting.done():
+                if (waiting := self._waiting(id)) is not None:
                     waiting.set_result(value)
             case messages.Failure(id=id):
-                if (waiting := self._answers.get(id)) is not None and not waiting.done():
+                if (waiting := self._waiting(id)) is not None:
                     waiting.set_exception(messages.error_of(message))
-            case messages.Data(stream=stream, data=data):
-                if (writer := self._streams.get(stream)) is not None:
-                    if data:
-                        writer.write(data)
-                    else:
-                        self._streams.pop(stream).close()
             case messages.Seen(device=device) if device in self.records:
                 record = self.records[device]
-                record.log.extend(message.log)
-                if message.frame and message.hash != record.frame.hash:
-                    number = record.frame.number + 1
-                    record.frame = Frame(message.frame, message.media_type, message.hash, number)
+                for line in message.log[-LOG_LINES:]:
+                    record.note(line.at, line.token, line.text)
+                if message.hash != record.frame.hash:
+                    record.show(Frame(message.frame, message.media_type, message.hash, token=message.token))
             case messages.Alive():
-                self._send(message)
+                self._post(message)
             case _:
                 pass
 
-    async def _ask(self, make: Callable[[int], messages.Call], type_: type[T], deadline_s: float) -> T:
+    def _waiting(self, number: int) -> asyncio.Future[bytes] | None:
+        _, waiting = self._answers.get(number, (None, None))
+        return waiting if waiting is not None and not waiting.done() else None
+
+    async def _ask(
+        self, make: Callable[[int, Link[Any]], messages.Call], type_: type[T], deadline_s: float
+    ) -> T:
         """Send a call and return its answer; send it again each time the host was away.
 
-        Raises FaultError: the host's own, or `host_lost`, or `host_away` after `deadline_s`.
+        Raises FaultError: the host's own, or `host_lost`, or `host_away` after `deadline_s`. `make` gets the
+        number of the call and the connection that it goes over.
         """
         try:
             async with asyncio.timeout(deadline_s):
@@ -126,83 +129,121 @@ class RemoteHost:
                         raise FaultError(
                             Fault("farm", "host_lost", f"host {self.id} is gone", retryable=True)
                         )
+                    if (link := self._link) is None:
+                        continue
                     number = next(self._numbers)
-                    answer = self._answers[number] = asyncio.get_running_loop().create_future()
-                    self._send(make(number))
+                    answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+                    self._answers[number] = link, answer
                     try:
+                        with contextlib.suppress(ConnectionResetError):  # the answer will be that it is away
+                            await link.send(make(number, link), number)
                         return msgspec.msgpack.decode(await answer, type=type_)
                     except FaultError as error:
                         if error.fault.code != "host_away":
                             raise
+                    except msgspec.DecodeError as error:
+                        message = f"host {self.id} gave an answer that is none: {error}"
+                        raise FaultError(Fault("farm", "protocol", message, retryable=True)) from error
                     finally:
                         del self._answers[number]
+                        answer.cancel()
+                        link.drop(number)
         except TimeoutError:
             message = f"host {self.id} did not answer within {deadline_s:g} s"
-            raise FaultError(Fault("farm", "host_away", message, retryable=True)) from None
+            raise FaultError(_away(message)) from None
+
+    async def _control(self, call: Callable[[int], messages.Call], deadline_s: float = _CONTROL_S) -> None:
+        """Ask for what has no value. Raises FaultError whatever goes wrong at the host."""
+        try:
+            await self._ask(lambda number, _: call(number), type(None), deadline_s)
+        except (UsageError, InfrastructureError) as error:
+            raise FaultError(Fault("device", "driver_error", str(error), retryable=True)) from error
 
     # -- what the reconciler asks for ------------------------------------------------------------------------
 
     async def start(self, device: str) -> Capabilities:
-        return await self._ask(lambda id: messages.Start(id, device), Capabilities, _START_S)
+        self.records[device].up.clear()
+        return await self._ask(lambda id, _: messages.Start(id, device), Capabilities, _START_S)
 
     def open(self, device: str, *, stale: bool) -> None:
-        self._send(messages.Open(device, stale))
+        self.records[device].stale = stale
+        self.records[device].up.set()
+        self._post(messages.Open(device, stale))
 
     async def stop(self, device: str) -> None:
-        await self._ask(lambda id: messages.Stop(id, device), type(None), _CONTROL_S)
+        self.records[device].up.clear()
+        await self._control(lambda id: messages.Stop(id, device))
 
     async def recycle(self, device: str) -> None:
-        await self._ask(lambda id: messages.Recycle(id, device), type(None), _CONTROL_S)
+        await self._control(lambda id: messages.Recycle(id, device))
 
     async def check(self, device: str) -> None:
-        await self._ask(lambda id: messages.Check(id, device), type(None), _CONTROL_S)
+        await self._control(lambda id: messages.Check(id, device))
 
     def fence(self, device: str, token: int) -> None:
-        self._send(messages.Fence(device, token))
+        self.records[device].raise_fence(token)
+        self._post(messages.Fence(device, token))
 
     async def close(self) -> None:
         """End the waiting calls and streams; the devices are left to the host itself."""
         self._lost = True
         self._connected.set()
-        for task in self._sending:
+        for task in self._carrying:
             task.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        await asyncio.gather(*self._carrying, return_exceptions=True)
 
     # -- verbs -----------------------------------------------------------------------------------------------
 
     async def call(self, lease: Lease, message: Verb[T]) -> T:
         value: T = await self._ask(
-            lambda id: messages.call_of(id, lease, message), message.result, message.deadline_s + _MARGIN_S
+            lambda id, _: messages.call_of(id, lease, message), message.result, message.deadline_s + _MARGIN_S
         )
-        self.records[lease.device].performed(message, value, asyncio.get_running_loop().time())
+        record = self.records[lease.device]
+        record.performed(message, value, lease.token, asyncio.get_running_loop().time())
         return value
 
     async def connect(
         self, lease: Lease, message: ConnectRequest
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        stream = 0
+        stream: Stream | None = None
 
-        def call(id: int) -> messages.Call:
+        def call(id: int, link: Link[Any]) -> messages.Call:
             nonlocal stream
-            stream = id
+            stream = link.open(id)  # now: what the device says first comes right after the answer
             return messages.call_of(id, lease, message)
 
-        await self._ask(call, message.result, message.deadline_s + _MARGIN_S)
+        try:
+            await self._ask(call, message.result, message.deadline_s + _MARGIN_S)
+        except BaseException:
+            if stream is not None:
+                stream.end()
+            raise
+        assert stream is not None
         ours, theirs = socket.socketpair()
         far_reader, far_writer = await asyncio.open_connection(sock=theirs)
-        self._streams[stream] = far_writer
-        task = asyncio.create_task(self._send_stream(stream, far_reader))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        task = asyncio.create_task(self._carry(lease, stream, far_reader, far_writer))
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
         return await asyncio.open_connection(sock=ours)
 
     def on_disconnect(self, device: str, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    async def _send_stream(self, stream: int, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(_CHUNK):
-                self._send(messages.Data(stream, data))
-        self._send(messages.Data(stream, b""))
-        if (writer := self._streams.pop(stream, None)) is not None:
+    async def _carry(
+        self, lease: Lease, stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        record = self.records[lease.device]
+        if lease.token < record.fence:  # it ended while the stream was opened
+            stream.end()
             writer.close()
+            return
+        record.streams.add(writer)  # so that the end of the lease cuts it here, too
+        try:
+            await carry(stream, reader, writer)
+        finally:
+            record.streams.discard(writer)
+            writer.close()
+
+
+def _away(message: str) -> Fault:
+    return Fault("farm", "host_away", message, retryable=True)

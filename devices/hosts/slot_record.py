@@ -1,15 +1,28 @@
 """A host's record of one device slot: its last frame, counts, log, and the highest token seen."""
 
 import asyncio
+import contextlib
+import re
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from devices.drivers import HostedDevice
+from devices.hosts.answers import Answers
+from devices.hosts.edge import escaped
 from guiagent.types import Observation
-from guiagent.wire import ConnectRequest, ResetRequest, StepRequest, Verb
+from guiagent.wire import ConnectRequest, ExecRequest, ResetRequest, StepRequest, Verb
 
-_LOG_LINES = 200
+NOBODY = 0
+"""The token of frames that were taken while nobody held the device."""
+_INTERRUPTED = StepRequest, ExecRequest
+"""The verbs that go on acting while they last. The others act at once, and threads do it for some drivers,
+which go on after a cancellation."""
+LOG_LINES = 200
+LARGEST_FRAME = 16 << 20  # bytes
+_MEDIA_TYPES = ("image/jpeg", "image/png")
+_HASH = re.compile(r"[0-9a-f]{1,64}")
 _FPS_WINDOW_S = 2.0
 _FPS_STEPS = 512
 
@@ -22,6 +35,7 @@ class Frame:
     media_type: str = ""
     hash: str = ""
     number: int = 0
+    token: int = NOBODY  # of the lease that it was taken under
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +43,14 @@ class LogLine:
     at: float  # seconds since the epoch
     token: int  # of the lease it happened under; between leases, above the last one's
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A verb that is being carried out."""
+
+    scope: asyncio.Timeout
+    can_be_interrupted: bool
 
 
 @dataclass(slots=True)
@@ -40,27 +62,41 @@ class SlotRecord:
     driver: HostedDevice | None = None
     baseline: str = ""  # the digest its device had when it came up
     up: asyncio.Event = field(default_factory=asyncio.Event)
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # while it is started or stopped
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     stale: bool = False  # the device was replaced under a live lease: its holder has to reset it first
-    # By verb and idempotency key, oldest first.
-    answers: dict[tuple[str, str], Any] = field(default_factory=dict)
+    answers: Answers = field(default_factory=Answers)
     frame: Frame = field(default_factory=Frame)
     steps: int = 0
     faults: int = 0
     step_times: deque[float] = field(default_factory=lambda: deque(maxlen=_FPS_STEPS))
-    log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=_LOG_LINES))
+    log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     streams: set[asyncio.StreamWriter] = field(default_factory=set)  # open services of the current lease
+    under_way: UnderWay | None = None  # the holder's verb
+    cut_short: bool = False  # a lease ended under a verb, and the device has not been reset since
 
     def fps(self, now: float) -> float:
         """Steps per second over the last two seconds."""
         return sum(at > now - _FPS_WINDOW_S for at in self.step_times) / _FPS_WINDOW_S
 
-    def saw(self, observation: Observation) -> None:
-        if observation.frame:
-            number = self.frame.number + 1
-            self.frame = Frame(observation.frame, observation.media_type, observation.hash, number)
+    def note(self, at: float, token: int, text: str) -> None:
+        """Add a line to the log, with its control characters escaped."""
+        self.log.append(LogLine(at, token, escaped(text)))
 
-    def performed(self, message: Verb[Any], value: Any, now: float) -> None:
+    def saw(self, observation: Observation, token: int) -> None:
+        self.show(Frame(observation.frame, observation.media_type, observation.hash, token=token))
+
+    def show(self, frame: Frame) -> None:
+        """Take a frame as the device's last one, unless it is a former holder's or cannot be shown."""
+        if (
+            0 < len(frame.data) <= LARGEST_FRAME
+            and (frame.token == NOBODY or frame.token >= self.fence)
+            and frame.media_type in _MEDIA_TYPES
+            and _HASH.fullmatch(frame.hash)
+        ):
+            self.frame = replace(frame, number=self.frame.number + 1)
+
+    def performed(self, message: Verb[Any], value: Any, token: int, now: float) -> None:
         """Record a verb that was carried out: its counts, its frame, and the stream it opened."""
         if isinstance(message, StepRequest):
             self.steps += 1
@@ -69,12 +105,46 @@ class SlotRecord:
             self.stale = False
         if isinstance(message, ConnectRequest):
             _, writer = value
-            self.streams.add(writer)
+            if token >= self.fence:
+                self.streams.add(writer)
+            else:
+                writer.transport.abort()
         if isinstance(value, Observation):
-            self.saw(value)
+            self.saw(value, token)
+
+    # -- the end of a lease ----------------------------------------------------------------------------------
+
+    def raise_fence(self, token: int) -> None:
+        """Leave nothing of holders below `token`: answers, streams, the last frame, a verb under way."""
+        if token <= self.fence:
+            return
+        self.fence = token
+        self.answers.clear()
+        self.hang_up()
+        if self.frame.token != NOBODY:
+            self.frame = Frame(number=self.frame.number + 1)
+        if self.under_way is not None:
+            self.cut_short = True
+            if self.under_way.can_be_interrupted:
+                self.under_way.scope.reschedule(0)
+            self.under_way = None
+
+    @contextlib.asynccontextmanager
+    async def carrying_out(self, message: Verb[Any]) -> AsyncIterator[None]:
+        """Carry out a verb in this context.
+
+        If the fence rises under a verb that goes on acting, it is cancelled; TimeoutError is raised then.
+        """
+        async with asyncio.timeout(None) as scope:
+            self.under_way = mine = UnderWay(scope, isinstance(message, _INTERRUPTED))
+            try:
+                yield
+            finally:
+                if self.under_way is mine:
+                    self.under_way = None
 
     def hang_up(self) -> None:
-        """Close the holder's open streams."""
+        """Cut the holder's open streams, with what they still hold."""
         for writer in self.streams:
-            writer.close()
+            writer.transport.abort()
         self.streams.clear()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ import pytest
 import websockets
 
 from devices.api.server import Running, running
-from devices.config import PoolConfig, SimConfig, TenantConfig, named
+from devices.config import PoolConfig, SimConfig, named
 from devices.drivers import Driver
-from devices.drivers.sim import SimDevice
 from devices.hosts import agent as agents
 from devices.hosts import messages
 from devices.hosts.agent import Agent
@@ -31,10 +30,8 @@ from guiagent.errors import FaultError, LeaseError, UsageError
 from guiagent.protocols import Clock
 from guiagent.types import ObserveSpec, ResetSpec
 from guiagent.wire import HOSTS
-
-TOKEN = "a-token-for-the-tests"
-TENANT = "a-token-of-a-tenant"
-NOTHING = ObserveSpec(frame="none")
+from tests.support import joined_hosts
+from tests.support.joined_hosts import NOTHING, TENANT, TOKEN, client_of, farm_of, ready, start_echo, until
 
 
 class Line:
@@ -80,33 +77,9 @@ class Line:
         await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
 
 
-class EchoDevice(SimDevice):
-    """A simulated device with a service: what is sent to it comes back in capitals."""
-
-    async def connect(self, service: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        async def shout(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while data := await reader.read(100):
-                writer.write(data.upper())
-            writer.close()
-
-        server = await asyncio.start_server(shout, "127.0.0.1", 0)
-        return await asyncio.open_connection(*server.sockets[0].getsockname())
-
-
-async def start(config: SimConfig) -> EchoDevice:
-    return EchoDevice(config)
-
-
 @pytest.fixture
 async def farm(tmp_path: Path) -> AsyncIterator[Running]:
-    config = PoolConfig(
-        state_dir=tmp_path,
-        port=0,
-        token=TOKEN,
-        devices=[],
-        tenants=[TenantConfig(name="tenant", token=TENANT)],
-    )
-    async with running(config) as farm:
+    async with farm_of(tmp_path) as farm:
         yield farm
 
 
@@ -122,38 +95,10 @@ class Later:
         return time.time() + self.ahead
 
 
-@contextlib.asynccontextmanager
-async def host(
+def host(
     url: str, name: str, count: int = 2, token: str = TOKEN, clock: Clock = time
-) -> AsyncIterator[Agent]:
-    agent = Agent([url], token, name, named([SimConfig(count=count)]), {"sim": Driver(start)}, clock)
-    work = asyncio.create_task(agent.run())
-    try:
-        yield agent
-    finally:
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
-
-
-@contextlib.asynccontextmanager
-async def client_of(farm: Running) -> AsyncIterator[FarmClient]:
-    async with FarmClient(farm.endpoint.url, TOKEN) as client:
-        yield client
-
-
-async def until(met: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    give_up = time.monotonic() + timeout_s
-    while not met():
-        assert time.monotonic() < give_up
-        await asyncio.sleep(0.01)
-
-
-async def ready(client: FarmClient, count: int) -> None:
-    give_up = time.monotonic() + 30.0
-    while sum(one.state == "ready" for one in (await client.devices()).devices) != count:
-        assert time.monotonic() < give_up
-        await asyncio.sleep(0.02)
+) -> contextlib.AbstractAsyncContextManager[Agent]:
+    return joined_hosts.host(url, name, count, token, clock, start_echo)
 
 
 async def test_the_devices_of_hosts_are_one_farm(farm: Running) -> None:
@@ -294,7 +239,8 @@ async def test_a_host_that_says_nothing_is_told_why_it_is_cut_off(
     monkeypatch.setattr(messages, "SILENCE_S", 0.3)
     url = farm.endpoint.url.replace("http", "ws") + HOSTS + "/join"
     async with websockets.connect(url, additional_headers={"Authorization": f"Bearer {TOKEN}"}) as socket:
-        await socket.send(messages.encode(messages.Hello("far", "s", [SlotInfo("far.sim-0", "sim", 9, 9)])))
+        slots = [SlotInfo("far.sim-0", "sim", 9, 9)]
+        await socket.send(messages.encode(messages.Hello("far", "s", slots, messages.PROTOCOL)))
         with pytest.raises(websockets.ConnectionClosed) as closed:
             async for _ in socket:
                 pass
@@ -316,7 +262,7 @@ async def test_a_host_that_was_started_anew_takes_the_place_of_its_former_self(f
 
 @pytest.mark.parametrize(("token", "why"), [("not-the-right-token", "403"), (TENANT, "403")])
 async def test_only_the_operator_brings_hosts(farm: Running, token: str, why: str) -> None:
-    agent = Agent([farm.endpoint.url], token, "far", named([SimConfig()]), {"sim": Driver(start)})
+    agent = Agent([farm.endpoint.url], token, "far", named([SimConfig()]), {"sim": Driver(start_echo)})
     with pytest.raises(UsageError, match=f"refuses this host: .*{why}"):
         await asyncio.wait_for(agent.run(), 5.0)
 
@@ -324,7 +270,7 @@ async def test_only_the_operator_brings_hosts(farm: Running, token: str, why: st
 async def test_two_hosts_cannot_have_one_name(farm: Running) -> None:
     async with client_of(farm) as client, host(farm.endpoint.url, "twin", 1):
         await ready(client, 1)
-        other = Agent([farm.endpoint.url], TOKEN, "twin", named([SimConfig()]), {"sim": Driver(start)})
+        other = Agent([farm.endpoint.url], TOKEN, "twin", named([SimConfig()]), {"sim": Driver(start_echo)})
         with pytest.raises(UsageError, match="a host named twin is connected already; choose another --name"):
             await asyncio.wait_for(other.run(), 5.0)
         assert [one.state for one in (await client.devices()).devices] == ["ready"]
@@ -341,10 +287,12 @@ HELLO: dict[str, Any] = {"id": "bad.sim-0", "kind": "sim", "width": 9, "height":
         b"\x81" * 10_000,
         "text",
         msgspec.msgpack.encode(["Answer", 1, b""]),
-        msgspec.msgpack.encode(["Hello", "../../etc", "s", [HELLO]]),
-        msgspec.msgpack.encode(["Hello", "bad", "s", []]),
-        msgspec.msgpack.encode(["Hello", "bad", "s", [HELLO, HELLO]]),
-        msgspec.msgpack.encode(["Hello", "bad", "s", [HELLO | {"id": "other.sim-0"}]]),
+        msgspec.msgpack.encode(["Hello", "../../etc", "s", [HELLO], messages.PROTOCOL]),
+        msgspec.msgpack.encode(["Hello", "bad", "s", [], messages.PROTOCOL]),
+        msgspec.msgpack.encode(["Hello", "bad", "s", [HELLO, HELLO], messages.PROTOCOL]),
+        msgspec.msgpack.encode(["Hello", "bad", "s", [HELLO | {"id": "other.sim-0"}], messages.PROTOCOL]),
+        msgspec.msgpack.encode(["Hello", "bad", "s", [HELLO]]),  # the version before
+        msgspec.msgpack.encode(["Hello", "bad", "s", [HELLO], messages.PROTOCOL + 1]),
     ],
 )
 async def test_what_is_no_host_is_shown_the_door(farm: Running, message: bytes | str) -> None:
