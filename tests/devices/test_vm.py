@@ -79,17 +79,18 @@ def test_a_drag_moves_while_held_and_a_wheel_turns_at_least_once() -> None:
 
 def test_a_path_with_a_comma_cannot_add_an_option() -> None:
     line = arguments(
-        MACHINE, Path("/d,x=1/disk"), Memory(Path("/d,x=1/ram"), shared=False), "n", 3, Path("/p,q/s")
+        MACHINE, Path("/d,x=1/disk"), Memory(Path("/d,x=1/ram"), shared=False), "n", 3, proxied=True
     )
     told = " ".join(line)
-    assert "/d,,x=1/disk" in told and "mem-path=/d,,x=1/ram,share=off" in told and "/p,,q/s" in told
+    assert "/d,,x=1/disk" in told and "mem-path=/d,,x=1/ram,share=off" in told
 
 
 def test_the_guest_has_no_way_out_but_a_proxy() -> None:
     memory = Memory(Path("/ram"), shared=False)
-    alone = " ".join(arguments(MACHINE, Path("/disk"), memory, "n", 3, None))
-    assert "restrict=on" in alone and "guestfwd" not in alone and "spawn=deny" in alone
-    assert "restrict=on" in " ".join(arguments(MACHINE, Path("/disk"), memory, "n", 3, Path("/proxy")))
+    for proxied in (False, True):
+        line = " ".join(arguments(MACHINE, Path("/disk"), memory, "n", 3, proxied=proxied))
+        assert ("restrict=on" in line) != proxied, "a namespace with one way out, or no way at all"
+        assert "guestfwd" not in line and "spawn=deny" in line and "elevateprivileges=deny" in line
 
 
 # -- images --------------------------------------------------------------------------------------------------
@@ -211,32 +212,71 @@ def test_sweep_removes_folders_of_dead_owners_only(monkeypatch: pytest.MonkeyPat
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([mine.name, other.name])
 
 
-def test_the_gate_leads_to_a_loopback_that_nobody_else_has(tmp_path: Path) -> None:
-    network = Network()
-    entrance = network.entrance()
-    if not network.private:
+def private(network: Network) -> Network:
+    try:
+        network.make("probe")
+        network.remove("probe")
+    except InfrastructureError:
         pytest.skip("this machine does not allow network namespaces")
+    return network
+
+
+def run_inside(entrance: list[str], program: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([*entrance, sys.executable, "-c", program], stdout=subprocess.PIPE)
+
+
+def test_the_gate_leads_to_a_loopback_that_nobody_else_has(tmp_path: Path) -> None:
+    network = private(Network())
     served = (
         "import socket; s = socket.create_server(('127.0.0.1', 45999)); print(flush=True); "
         "s.accept()[0].send(b'hi')"
     )
-    server = subprocess.Popen([*entrance, sys.executable, "-c", served], stdout=subprocess.PIPE)
+    server = run_inside(network.make("one"), served)
     try:
         assert server.stdout is not None and server.stdout.readline()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", 45999), 1)
-        network.publish(45999, tmp_path / "way")
+        network.make("other")
+        network.publish("one", 45999, tmp_path / "way")
+        network.publish("other", 45999, tmp_path / "nowhere")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "nowhere"))
+            assert client.recv(10) == b"", "a sibling's loopback is another one"
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(tmp_path / "way"))
             assert client.recv(10) == b"hi"
-        network.withdraw(tmp_path / "way")
-        with pytest.raises(FaultError, match="cannot listen"):
-            network.publish(45999, tmp_path / ("long" * 40))
+        with pytest.raises(FaultError, match="cannot open one 45999"):
+            network.publish("one", 45999, tmp_path / ("long" * 40))
+        with pytest.raises(FaultError, match="no namespace"):
+            network.publish("three", 45999, tmp_path / "three")
+        network.remove("one")
         with socket.socket(socket.AF_UNIX) as client, pytest.raises(OSError):
             client.connect(str(tmp_path / "way"))
     finally:
         server.kill()
         server.wait()
+
+
+def test_the_only_way_out_of_a_namespace_is_its_proxy(tmp_path: Path) -> None:
+    network = private(Network())
+    with socket.socket(socket.AF_UNIX) as proxy:
+        proxy.bind(str(tmp_path / "proxy"))
+        proxy.listen()
+        entrance = network.make("one", tmp_path / "proxy")
+        try:
+            asked = (
+                "import socket; s = socket.create_connection(('127.0.0.1', 3128)); s.sendall(b'out'); "
+                "print(s.recv(10).decode()); print(*[name for _, name in socket.if_nameindex()])"
+            )
+            guest = run_inside(entrance, asked)
+            met = proxy.accept()[0]
+            assert met.recv(10) == b"out"
+            met.sendall(b"back")
+            said, _ = guest.communicate(timeout=30)
+            met.close()
+        finally:
+            network.remove("one")
+    assert said.split() == [b"back", b"lo"]
 
 
 # -- QEMU --------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class Fork:
         running = cls(folder, qemu)
         try:
             port = await qemu.port()
-            await asyncio.to_thread(NETWORK.publish, port, running.socket)
+            await asyncio.to_thread(NETWORK.publish, qemu.name, port, running.socket)
             await qemu.execute("cont")
         except BaseException:
             await running.close()
@@ -84,8 +84,6 @@ class Fork:
         """End the guest and remove its folder. Idempotent."""
         await self.guest.close()
         await self.qemu.stop()
-        with contextlib.suppress(FaultError):  # the relay ended by itself
-            await asyncio.to_thread(NETWORK.withdraw, self.socket)
         await asyncio.to_thread(folders.remove, self.folder)
 
 

@@ -1,17 +1,14 @@
 """Virtual hardware of a guest, and QEMU's command line for it."""
 
-import shlex
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from devices.drivers.vm import outlet
 from guiagent.errors import MissingProgram
 
 CPUS = {"tcg": "max", "kvm": "host"}  # by accelerator
 GUEST_PORT = 5000  # where OSWorld's guest server, and ours, listens
-_PROXY = "10.0.2.100:3128"  # the proxy's address inside a guest
+_HOST = "10.0.2.100"  # what a guest calls the host: the loopback of its own namespace, see `gate.py`
 _EXECUTABLE = "qemu-system-x86_64"
 _MIB = 1 << 20
 
@@ -47,16 +44,15 @@ class Memory:
 
 
 def arguments(
-    machine: Machine, disk: Path, memory: Memory, name: str, control: int, proxy: Path | None
+    machine: Machine, disk: Path, memory: Memory, name: str, control: int, *, proxied: bool
 ) -> list[str]:
     """QEMU's command line without the executable.
 
-    `control` is the file descriptor of its QMP socket, `proxy` the unix socket of the guest's egress proxy.
+    `control` is the file descriptor of its QMP socket. `proxied`: it runs in a namespace with nothing but the
+    way to its egress proxy.
     """
     video_mb = max(16, 1 << (machine.width * machine.height * 4 // _MIB).bit_length())
     shared = "on" if memory.shared else "off"
-    # Outlets are children of QEMU in sessions of their own, so with them these cannot be denied.
-    alone = "" if proxy else ",elevateprivileges=deny,spawn=deny"
     boot = ["-kernel", str(machine.kernel), "-append", machine.cmdline] if machine.kernel else []
     boot += ["-initrd", str(machine.initrd)] if machine.initrd else []
     return [
@@ -70,24 +66,21 @@ def arguments(
         *("-device", "virtio-keyboard-pci", "-device", "virtio-tablet-pci"),
         *("-drive", f"if=none,id=disk,format=qcow2,cache=unsafe,discard=unmap,file={_path(disk)}"),
         *("-device", "virtio-blk-pci,drive=disk"),
-        *("-netdev", ",".join(["user", "id=net", *_network(proxy)])),
+        *("-netdev", ",".join(["user", "id=net", *_network(proxied)])),
         *("-device", "virtio-net-pci,netdev=net,romfile="),
         *("-device", "virtio-rng-pci", "-device", "vmgenid,guid=auto"),  # forks draw different random numbers
         *("-rtc", "base=utc,clock=host"),
         *("-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial"),
         *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
-        *("-sandbox", f"on,obsolete=deny,resourcecontrol=deny{alone}"),
+        *("-sandbox", "on,obsolete=deny,resourcecontrol=deny,elevateprivileges=deny,spawn=deny"),
         *boot,
     ]
 
 
-def _network(proxy: Path | None) -> list[str]:
-    """Options of a private network without a gateway: out only to the proxy, in only to the server."""
-    options = ["restrict=on", f"hostfwd=tcp:127.0.0.1:0-:{GUEST_PORT}"]  # to port 0: one the system picks
-    if proxy is not None:
-        command = shlex.join([sys.executable, "-I", "-S", str(outlet.__file__), str(proxy)])
-        options.append(f"guestfwd=tcp:{_PROXY}-cmd:{_path(command)}")
-    return options
+def _network(proxied: bool) -> list[str]:
+    """Options of a private network: in only to the guest's server, out at most to its own namespace."""
+    forward = f"hostfwd=tcp:127.0.0.1:0-:{GUEST_PORT}"  # to port 0: one the system picks
+    return [*([] if proxied else ["restrict=on"]), f"host={_HOST}", "ipv6=off", forward]
 
 
 def _path(path: Path | str) -> str:

@@ -59,8 +59,14 @@ class Qemu:
     """A running QEMU. Its methods raise FaultError if QEMU is gone or refuses."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, client: QMPClient, control: socket.socket, screen: Screen
+        self,
+        name: str,
+        process: asyncio.subprocess.Process,
+        client: QMPClient,
+        control: socket.socket,
+        screen: Screen,
     ) -> None:
+        self.name = name
         self.pid = process.pid
         self._process = process
         self._client = client
@@ -119,11 +125,12 @@ class Qemu:
     ) -> "Qemu":
         """Start the process. `incoming`: a migration brings the guest. `keep`: descriptors to inherit."""
         executable = find()
-        entrance = await asyncio.to_thread(NETWORK.entrance)
+        entrance = await asyncio.to_thread(NETWORK.make, name, proxy)
+        proxied = proxy is not None and bool(entrance)
         screen = Screen()
         ours, theirs = socket.socketpair()
         command = [*entrance, *_SETPRIV, executable]
-        command += arguments(machine, disk, memory, name, theirs.fileno(), proxy)
+        command += arguments(machine, disk, memory, name, theirs.fileno(), proxied=proxied)
         command += ["-add-fd", f"fd={screen.writer},set={_SCREEN_SET}", "-S"]
         command += ["-incoming", "defer"] if incoming else []
         try:
@@ -138,10 +145,11 @@ class Qemu:
         except OSError as error:
             ours.close()
             screen.close()
+            await _leave(name)
             raise FaultError(Fault("device", "start_failed", f"cannot start QEMU: {error}")) from error
         finally:
             theirs.close()
-        qemu = cls(process, QMPClient(name), ours.dup(), screen)
+        qemu = cls(name, process, QMPClient(name), ours.dup(), screen)
         await qemu._or_end(qemu._greet(ours))
         return qemu
 
@@ -210,7 +218,7 @@ class Qemu:
             raise FaultError(await self.fault_soon() or self._last_words("crashed")) from error
 
     async def port(self) -> int:
-        """Port of the guest's server on the loopback of the VMs' network namespace."""
+        """Port of the guest's server on the loopback of its network namespace."""
         forwards = await self.execute("human-monitor-command", command_line="info usernet")
         match = re.search(rf"HOST_FORWARD\]\s+\S+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+{GUEST_PORT}\b", forwards)
         if match is None:
@@ -260,7 +268,7 @@ class Qemu:
                 raise FaultError(self.fault or self._last_words("start_failed"))
 
     async def stop(self) -> None:
-        """End the whole process group and wait for it. Idempotent."""
+        """End the whole process group and its namespace, and wait for it. Idempotent."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         await self._process.wait()
@@ -270,6 +278,7 @@ class Qemu:
             task.cancel()
         self._control.close()
         self._screen.close()
+        await _leave(self.name)
 
     async def _give(self, file: int, name: str) -> None:
         """Pass an open file to QEMU under the name `name`.
@@ -327,6 +336,11 @@ class Qemu:
         status = self._process.returncode
         how = "does not answer" if status is None else f"ended with status {status}"
         return Fault("device", code, ": ".join([f"QEMU {how}", *said]), retryable=True)
+
+
+async def _leave(name: str) -> None:
+    with contextlib.suppress(FaultError):  # it was left before, or the gate ended by itself
+        await asyncio.to_thread(NETWORK.remove, name)
 
 
 def _nobody() -> None:
