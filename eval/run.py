@@ -1,7 +1,8 @@
-"""Running a suite: every task and seed once, on leased devices, each episode committed as it ends.
+"""Run a suite: every task and seed once, on leased devices, each episode committed as it ends.
 
-The store in the output folder is the state: started again on the same folder, a run skips what is committed.
-A fault says nothing about the policy, so the episode is run again on a fresh device; every attempt is kept.
+The store in the output folder is the state: a run that is started again on the same folder skips what is
+committed. A fault says nothing about the policy, so the episode is run again on another device; every attempt
+is kept.
 """
 
 from collections import Counter
@@ -22,9 +23,32 @@ from guiagent.protocols import Policy, Taskset
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
 
-RETRIES = 2  # after a fault
+RETRIES = 2  # runs of an episode after faults, beyond the first
 LEASE_WAIT_S = 300.0  # others may hold the devices, or one is being replaced
-Job = tuple[str, int]  # task, seed
+Job = tuple[str, int]  # a task and a seed
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What is measured: the tasks of a suite, each on the first `episodes` of its seeds (None: on all)."""
+
+    suite: Suite
+    taskset: Taskset
+    episodes: int | None = None
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Raises UsageError if the suite does not have so many episodes."""
+        return [(task, seed) for task in self.suite.tasks for seed in self.suite.seeds(self.episodes)]
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Who is measured: a policy, its name, and what it sees."""
+
+    policy: Policy
+    label: str  # names the policy down to its weights, such as "tiny@1f3a"
+    spec: ObserveSpec = field(default_factory=ObserveSpec)  # frames as in its training
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +62,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class _Ledger:
+class _Schedule:
     """The state of each scheduled episode. A fault is final only after its last retry."""
 
     jobs: list[Job]
@@ -60,59 +84,54 @@ class _Ledger:
 
 
 async def run_suite(
-    suite: Suite,
-    taskset: Taskset,
-    policy: Policy,
+    benchmark: Benchmark,
+    agent: Agent,
     farm: FarmClient,
     out: Path,
     *,
-    label: str,
-    episodes: int | None = None,
     concurrency: int = 4,
-    spec: ObserveSpec | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> SuiteResult:
-    """Run `policy` over the suite and write `results.json` and `trajectories/` into `out`.
+    """Run an agent over a suite and write `results.json` and `trajectories/` into `out`.
 
-    `episodes` per task takes the first of the suite's seeds; asking for more later goes on from there.
-    `label` names the policy down to its weights (`tiny@1f3a`): a run that goes on takes equal labels for the
-    same policy, and refuses another. `spec` says what frames the policy sees: those it was trained with.
+    Asking for more episodes later continues from those that `out` has. Equal labels are taken for the same
+    policy; results of another label are refused.
 
     Raises:
         UsageError: `out` holds the results of another suite or policy, or `episodes` is out of range.
         InfrastructureError: the disk or the farm fails. What was committed stays.
     """
-    jobs = [(task, seed) for task in suite.tasks for seed in suite.seeds(episodes)]
-    _claim(out / "suite.json", suite, label)
-    ledger = _Ledger(jobs)
+    suite, jobs = benchmark.suite, benchmark.jobs
+    _claim(out / "suite.json", suite, agent.label)
+    schedule = _Schedule(jobs)
     with TrajectoryStore(out / "trajectories") as store:
         for trajectory in store:
-            ledger.record(trajectory)
-        missing = [job for job in jobs if not ledger.finished(job)]
+            schedule.record(trajectory)
+        missing = [job for job in jobs if not schedule.finished(job)]
 
         async def episode(job: Job, slot: DeviceSlot) -> bool:
-            """Play one episode; True if it has to be run again."""
+            """Play one episode; return True if it has to be run again."""
             trajectory = await slot.play(
                 lambda device: run_episode(
-                    taskset.task(*job),
+                    benchmark.taskset.task(*job),
                     device,
-                    policy,
+                    agent.policy,
                     keep_frame=store.put_frame,
-                    spec=spec or ObserveSpec(),
-                    id="/".join((label, *map(str, job), str(ledger.attempts[job]))),
+                    spec=agent.spec,
+                    id="/".join((agent.label, *map(str, job), str(schedule.attempts[job]))),
                 )
             )
             store.commit([trajectory])
-            ledger.record(trajectory)
+            schedule.record(trajectory)
             if on_progress:
-                on_progress(ledger.progress())
-            if ledger.results[job].outcome == "fault":  # whatever failed, the next one has a fresh device
+                on_progress(schedule.progress())
+            if schedule.results[job].outcome == "fault":  # whatever failed, the next one has a fresh device
                 await slot.close()
-            return not ledger.finished(job)
+            return not schedule.finished(job)
 
-        lease = partial(farm.lease, suite.device, grants=suite.grants, label=label, wait=LEASE_WAIT_S)
+        lease = partial(farm.lease, suite.device, grants=suite.grants, label=agent.label, wait=LEASE_WAIT_S)
         await play(missing, [DeviceSlot(lease) for _ in range(concurrency)], episode)
-    result = SuiteResult(suite, label, tuple(ledger.results[job] for job in jobs))
+    result = SuiteResult(suite, agent.label, tuple(schedule.results[job] for job in jobs))
     write_json(out / "results.json", result_json(result))
     return result
 

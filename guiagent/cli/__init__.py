@@ -4,13 +4,14 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from guiagent.cli.evaluate import tasks
 from guiagent.cli.farm import commands, image
 from guiagent.cli.rewards import judge, propose
+from guiagent.cli.train import Launch
 from guiagent.errors import GuiAgentError, UsageError
 
 app = typer.Typer(
@@ -25,23 +26,23 @@ app.add_typer(tasks.app, name="tasks")
 app.add_typer(judge.app, name="judge")
 app.add_typer(propose.app)
 
-Launch = Literal["process", "torchrun", "ray"]
-
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one key of the config: a.b=c")]
 
 
 Dialect = Annotated[
     str,
     typer.Option(
-        help="The policy's: ui-tars, qwen2.5-computer, qwen2.5-mobile, qwen3-computer, qwen3-mobile."
+        help="Action language of the policy: ui-tars, qwen2.5-computer, qwen2.5-mobile, qwen3-computer, "
+        "qwen3-mobile."
     ),
 ]
 Images = Annotated[
-    int | None, typer.Option(min=1, help="The policy is shown the last so many screenshots; all by default.")
+    int | None,
+    typer.Option(min=1, help="Show the policy only so many of the last screenshots; all by default."),
 ]
-Told = Annotated[
+Library = Annotated[
     Path | None,
-    typer.Option("--experiences", help="The experiences.jsonl of a run, which the policy is told of."),
+    typer.Option("--experiences", help="Add the experiences.jsonl of a run to the policy's prompt."),
 ]
 Kinds = Annotated[
     list[str] | None,
@@ -106,23 +107,34 @@ def host(
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Option(help="A shipped recipe (arpo-demo, zero, ...) or a TOML file.")],
+    recipe: Annotated[
+        str, typer.Option(help="Name of a shipped recipe (arpo-demo, zero, ...) or a TOML file.")
+    ],
     run: Annotated[
         str | None,
-        typer.Option(help="The run's folder, or a URL such as s3://bucket/run; an interrupted run goes on."),
+        typer.Option(
+            help="Folder of the run, or a URL such as s3://bucket/run. An interrupted run is continued."
+        ),
     ] = None,
     overrides: Overrides = None,
     launch: Annotated[
-        Launch, typer.Option(help="One process, its learner in several, or actors on a Ray cluster.")
+        Launch,
+        typer.Option(help="Train in one process, share the learner among several, or use a Ray cluster."),
     ] = "process",
-    processes: Annotated[int, typer.Option(min=1, help="With torchrun, on this machine; one a GPU.")] = 2,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Local processes of --launch torchrun: one for each GPU.")
+    ] = 2,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Load all that the recipe names but the weights, say what it costs."),
+        typer.Option(
+            "--dry-run", help="Check all that the recipe names except the weights, and estimate the cost."
+        ),
     ] = False,
-    turn_seconds: Annotated[float, typer.Option(help="Of a turn, for the costs of a dry run.")] = 5.0,
+    turn_seconds: Annotated[
+        float, typer.Option(help="Seconds that a turn takes, for the estimate of a dry run.")
+    ] = 5.0,
 ) -> None:
-    """Train a policy by a recipe, on a farm that is started for it if it names none."""
+    """Train a policy by a recipe. A farm is started for the run unless the recipe names one."""
     if dry_run:
         from guiagent.cli.train.dry_run import dry_run as tell
 
@@ -137,19 +149,22 @@ def train(
 
 @app.command()
 def compare(
-    presets: Annotated[str, typer.Option(help="Algorithms by name, with commas between them.")],
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each preset.")] = 5,
-    recipe: Annotated[str, typer.Option(help="What they are all trained on.")] = "arpo-demo",
-    run: Annotated[Path, typer.Option(help="Folder of the runs; what is finished is not repeated.")] = Path(
+    presets: Annotated[str, typer.Option(help="Names of algorithms, separated by commas.")],
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs of each preset.")] = 5,
+    recipe: Annotated[str, typer.Option(help="Recipe that all of them are trained on.")] = "arpo-demo",
+    run: Annotated[Path, typer.Option(help="Folder of the runs. Finished runs are not repeated.")] = Path(
         "runs/compare"
     ),
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, help="Of the first run; all others get its environment steps.")
+        float | None,
+        typer.Option(
+            min=0.01, help="Minutes of the first run; the others get as many environment steps as it took."
+        ),
     ] = None,
-    env_steps: Annotated[int | None, typer.Option(min=1, help="Of every run.")] = None,
+    env_steps: Annotated[int | None, typer.Option(min=1, help="Environment steps of every run.")] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Train presets on the same recipe, seeds and environment steps, and say how they differ."""
+    """Train presets on the same recipe, seeds and environment steps, and report how they differ."""
     from guiagent.cli.train.compare import compare as start
 
     names = [name.strip() for name in presets.split(",") if name.strip()]
@@ -158,13 +173,15 @@ def compare(
 
 @app.command()
 def seeds(
-    experts: Annotated[Path, typer.Option(help="A trajectory store with an expert's successes.")],
-    recipe: Annotated[str, typer.Option(help="What they are for: its policy, devices and history.")],
-    run: Annotated[Path, typer.Option(help="Where they are kept; what was cut goes on.")],
-    attempts: Annotated[int, typer.Option(min=1, help="At a task, under each expert's plan.")] = 8,
+    experts: Annotated[Path, typer.Option(help="Trajectory store with an expert's successes.")],
+    recipe: Annotated[
+        str, typer.Option(help="Recipe that they are for: its policy, devices and history are used.")
+    ],
+    run: Annotated[Path, typer.Option(help="Folder of the results. An interrupted run is continued.")],
+    attempts: Annotated[int, typer.Option(min=1, help="Attempts at a task under each expert's plan.")] = 8,
     overrides: Overrides = None,
 ) -> None:
-    """Let a policy try tasks with an expert's plan in front of it; its successes begin a replay (BEPA)."""
+    """Let a policy try tasks with an expert's plan in its prompt; keep its successes for a replay (BEPA)."""
     from guiagent.cli.train.seeds import seeds as start
 
     start(recipe, experts, run, attempts, overrides or [])
@@ -172,69 +189,79 @@ def seeds(
 
 @app.command("eval")
 def evaluate(
-    policy: Annotated[str, typer.Option(help="A checkpoint folder, tiny, or a baseline by name.")],
-    suite: Annotated[str, typer.Option(help="Which frozen tasks and seeds.")] = "miniwob-demo",
-    run: Annotated[
-        Path, typer.Option(help="Folder of the results; an interrupted run goes on from it.")
-    ] = Path("runs/eval"),
-    episodes: Annotated[int, typer.Option(min=1, help="Per task.")] = 50,
-    devices: Annotated[int, typer.Option(min=1, max=256, help="Browsers, and so episodes at once.")] = 8,
-    temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 1.0,
+    policy: Annotated[
+        str, typer.Option(help="Checkpoint folder, tiny, http://HOST:PORT/v1#MODEL, or a baseline.")
+    ],
+    suite: Annotated[str, typer.Option(help="Suite of frozen tasks and seeds.")] = "miniwob-demo",
+    run: Annotated[Path, typer.Option(help="Folder of the results. An interrupted run is continued.")] = Path(
+        "runs/eval"
+    ),
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 50,
+    devices: Annotated[
+        int, typer.Option(min=1, max=256, help="Number of devices, and so of episodes at once.")
+    ] = 8,
+    temperature: Annotated[
+        float, typer.Option(help="Sampling temperature of the policy; 0 is greedy.")
+    ] = 1.0,
     dialect: Dialect = "ui-tars",
     images: Images = None,
-    experiences: Told = None,
+    experiences: Library = None,
 ) -> None:
     """Benchmark a policy on a suite beside the baselines: null, random, random-element and oracle."""
-    from guiagent.cli.common.policy import Sampling, history_of, load_experiences
+    from guiagent.cli.common.policy import PolicySettings, history_of, load_experiences
     from guiagent.cli.evaluate.command import evaluate as start
 
-    sampling = Sampling(
+    settings = PolicySettings(
         temperature=temperature,
         dialect=dialect,
         history=history_of(images),
         experiences=load_experiences(experiences),
     )
-    start(policy, suite, run, episodes, devices, sampling)
+    start(policy, suite, run, episodes, devices, settings)
 
 
 @app.command("run")
 def run_task(
-    instruction: Annotated[str, typer.Argument(help="What to do, in words.")],
-    url: Annotated[str, typer.Option(help="The page to begin at.")],
-    policy: Annotated[str, typer.Option(help="A checkpoint folder, tiny, or http://HOST:PORT/v1#MODEL.")],
-    max_steps: Annotated[int, typer.Option(help="Turns at most.")] = 15,
-    width: Annotated[int, typer.Option(min=64, max=4096, help="Of the screen, in pixels.")] = 1024,
-    height: Annotated[int, typer.Option(min=64, max=4096, help="Of the screen, in pixels.")] = 768,
-    temperature: Annotated[float, typer.Option(help="Of the policy's sampling; 0 is greedy.")] = 0.0,
+    instruction: Annotated[str, typer.Argument(help="Instruction to carry out, in words.")],
+    url: Annotated[str, typer.Option(help="Page to start from.")],
+    policy: Annotated[str, typer.Option(help="Checkpoint folder, tiny, or http://HOST:PORT/v1#MODEL.")],
+    max_steps: Annotated[int, typer.Option(help="Largest number of turns.")] = 15,
+    width: Annotated[int, typer.Option(min=64, max=4096, help="Width of the screen in pixels.")] = 1024,
+    height: Annotated[int, typer.Option(min=64, max=4096, help="Height of the screen in pixels.")] = 768,
+    temperature: Annotated[
+        float, typer.Option(help="Sampling temperature of the policy; 0 is greedy.")
+    ] = 0.0,
     dialect: Dialect = "ui-tars",
     images: Images = None,
-    experiences: Told = None,
-    run: Annotated[Path, typer.Option(help="Where the episode and its report are kept.")] = Path("runs/run"),
+    experiences: Library = None,
+    run: Annotated[Path, typer.Option(help="Folder of the episode and its report.")] = Path("runs/run"),
 ) -> None:
     """Let a policy drive one browser."""
-    from guiagent.cli.common.policy import Sampling, history_of, load_experiences
+    from guiagent.cli.common.policy import PolicySettings, history_of, load_experiences
     from guiagent.cli.evaluate.drive import drive
 
-    sampling = Sampling(
+    settings = PolicySettings(
         temperature=temperature,
         dialect=dialect,
         history=history_of(images),
         experiences=load_experiences(experiences),
     )
-    drive(instruction, url, policy, max_steps, width, height, sampling, run)
+    drive(instruction, url, policy, max_steps, (width, height), settings, run)
 
 
 @app.command()
 def demo(
-    run: Annotated[Path, typer.Option(help="The run's folder; an interrupted demo goes on from it.")] = Path(
+    run: Annotated[Path, typer.Option(help="Folder of the run. An interrupted demo is continued.")] = Path(
         "runs/demo"
     ),
-    minutes: Annotated[float | None, typer.Option(help="Of training; the recipe's own by default.")] = None,
-    episodes: Annotated[int, typer.Option(help="Per task and policy in each evaluation.")] = 30,
-    port: Annotated[int, typer.Option(help="Of the live page; 0 picks a free one.")] = 8700,
+    minutes: Annotated[
+        float | None, typer.Option(help="Minutes of training; by default those of the recipe.")
+    ] = None,
+    episodes: Annotated[int, typer.Option(help="Episodes per task and policy in each evaluation.")] = 30,
+    port: Annotated[int, typer.Option(help="Port of the live page; 0 picks a free one.")] = 8700,
     overrides: Overrides = None,
 ) -> None:
-    """The main job end to end: a farm of browsers, online RL of the small policy, evaluation, a report."""
+    """Run the main job end to end: start browsers, train the small policy online, evaluate, report."""
     from guiagent.cli.train.demo import demo as start
 
     start(run, minutes, episodes, port, overrides or [])

@@ -1,6 +1,6 @@
 """Policies without a model in this process: baselines, scripts, and any model behind a chat API."""
 
-from guiagent.policies.chat import ChatPolicy, Patience
+from guiagent.policies.chat import ChatPolicy, ChatServer
 from guiagent.policies.scripted import (
     NullPolicy,
     OraclePolicy,
@@ -11,9 +11,9 @@ from guiagent.policies.scripted import (
 
 __all__ = [
     "ChatPolicy",
+    "ChatServer",
     "NullPolicy",
     "OraclePolicy",
-    "Patience",
     "RandomElementPolicy",
     "RandomPolicy",
     "ScriptedPolicy",

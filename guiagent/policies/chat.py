@@ -2,9 +2,9 @@
 
 import asyncio
 import base64
-import random
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import httpx
 import msgspec
@@ -13,6 +13,7 @@ from guiagent.actions import ACTIONS
 from guiagent.dialects import Dialect
 from guiagent.dialects.prompts import messages
 from guiagent.errors import DialectError, Fault, FaultError, InfrastructureError, UsageError
+from guiagent.patience import LONGEST_PAUSE_S, Patience
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyOutput
 
@@ -20,7 +21,6 @@ from guiagent.types import Observation, PolicyOutput
 # can give. If a server refuses the request because of them, it is repeated without.
 _TOKENS = {"logprobs": True, "return_token_ids": True}
 _MISCONFIGURED = {401, 403, 404}
-_LONGEST_WAIT_S = 30.0
 
 
 class _Message(msgspec.Struct):
@@ -48,52 +48,53 @@ class _Completion(msgspec.Struct):
     prompt_token_ids: list[int] | None = None
 
 
-class Patience(NamedTuple):
-    """Limits of waiting for a server: seconds for one answer, attempts in all, seconds before the second."""
-
-    timeout_s: float = 120.0
-    attempts: int = 5
-    backoff_s: float = 0.5
-
-
 _PATIENCE = Patience()
+
+
+@dataclass(frozen=True)
+class ChatServer:
+    """A model behind a server. `url` is the server's base address, with or without `/v1`."""
+
+    url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    patience: Patience = _PATIENCE
+
+
 _SAMPLING = {"temperature": 1.0, "max_tokens": 512}
 
 
 class ChatPolicy:
     """A `Policy` that sends the last `max_images` screenshots (None: all) and parses replies with `dialect`.
 
-    `url` is the server's base address, with or without `/v1`. After a refused connection, a timeout, 429 or
-    5xx it tries again with growing waits, as `patience` says.
-    `sampling` holds fields of the request, such as `temperature`, `top_p` or `max_tokens`.
+    After a refused connection, a timeout, 429 or 5xx it asks again, as the server's `patience` says.
+    `sampling` holds fields of the request, such as `temperature`, `top_p` or `max_tokens`. Close the policy
+    when done.
 
-    Raises (from `act`):
+    Raises UsageError for an address without http:// or https://, and from `act`:
         FaultError: the server did not answer, or its answer holds no completion.
         InfrastructureError: the server refuses the key, the model or the path; trying again cannot help.
     """
 
     def __init__(
         self,
-        url: str,
-        model: str,
+        server: ChatServer,
         dialect: Dialect,
         *,
-        api_key: str | None = None,
         max_images: int | None = 5,
         sampling: Mapping[str, float] = _SAMPLING,
-        patience: Patience = _PATIENCE,
     ) -> None:
+        url, patience = server.url, server.patience
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"{url!r} is no address of a model server: it starts with http:// or https://")
         self._url = url.rstrip("/").removesuffix("/v1") + "/v1/chat/completions"
         self._dialect = dialect
         self._max_images = max_images
-        self._settings = {"model": model, **_SAMPLING, **sampling}
+        self._settings = {"model": server.model, **_SAMPLING, **sampling}
         self._extras: dict[str, Any] = _TOKENS
-        self._attempts = patience.attempts
-        self._backoff_s = patience.backoff_s
+        self._patience = patience
         self._contexts: dict[str, list[int]] = {}  # by episode, the tokens so far, while prompts only grow
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
         self._client = httpx.AsyncClient(timeout=patience.timeout_s, headers=headers)
 
     async def act(
@@ -119,10 +120,10 @@ class ChatPolicy:
         await self._client.aclose()
 
     async def _complete(self, body: dict[str, Any]) -> _Completion:
-        """The server's answer to one request, after up to `attempts` attempts."""
+        """Return the server's answer to one request, after up to `patience.attempts` attempts."""
         extras, attempt = self._extras, 1
         while True:
-            wait = min(self._backoff_s * 2 ** (attempt - 1), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
+            wait = self._patience.pause(attempt)
             try:
                 response = await self._client.post(self._url, json={**body, **extras})
             except httpx.TimeoutException:
@@ -144,7 +145,7 @@ class ChatPolicy:
                     continue
                 failure = self._fault(f"http_{status}", said, retryable=status == 429 or status >= 500)
                 wait = max(wait, _retry_after(response))
-            if not failure.fault.retryable or attempt >= self._attempts:
+            if not failure.fault.retryable or attempt >= self._patience.attempts:
                 raise failure
             attempt += 1
             await asyncio.sleep(wait)
@@ -184,4 +185,4 @@ def _image_url(observation: Observation) -> dict[str, Any]:
 def _retry_after(response: httpx.Response) -> float:
     """The seconds that the server asks to wait, at most 30."""
     asked = response.headers.get("retry-after", "")
-    return min(float(asked), _LONGEST_WAIT_S) if asked.isdecimal() else 0.0
+    return min(float(asked), LONGEST_PAUSE_S) if asked.isdecimal() else 0.0

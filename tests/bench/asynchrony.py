@@ -42,7 +42,7 @@ from rewards.curriculum import Curriculum
 from tests.bench.rows import Arm, Row, against, at_most, noted, within
 from tests.bench.simulation import Mode, Report, simulate
 from tests.bench.throughput import StateBackend, bounds, staleness_needed
-from training.config import RolloutConfig
+from training.config import DeviceConfig, RolloutConfig
 from training.engine.publisher import Publisher
 from training.replay import Replay
 from training.replay.scheduler import Limits
@@ -273,9 +273,10 @@ async def _train(
         limits = Limits(groups=GROUPS, max_staleness=max_staleness, devices=DEVICES)
         replay = Replay(None, 0, limits=limits)
         policy, tasks = _Policy(engine), _Tasks()
+        device = DeviceConfig.model_construct(kind="sim")  # which no recipe may name
         rollouts = RolloutDispatcher(
             [
-                LocalRolloutWorker(farm, policy, tasks, store.put_frame, f"bench {n}", kind="sim")
+                LocalRolloutWorker(farm, policy, tasks, store.put_frame, f"bench {n}", device)
                 for n in range(DEVICES)
             ],
             store,
@@ -294,9 +295,7 @@ async def _train(
         began = 0.0
         try:
             for step in range(warm_up + updates + 1):
-                groups = await asyncio.to_thread(
-                    replay.take, GROUPS, current_version=step, max_staleness=max_staleness, timeout=60
-                )
+                groups = await asyncio.to_thread(replay.take, current_version=step, timeout=60)
                 rollouts.make_room()
                 if producing.done():
                     producing.result()

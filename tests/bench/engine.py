@@ -18,6 +18,7 @@ from tests.support.conversing import screen
 from training.engine.engine import Request
 from training.engine.local import LocalEngine
 from training.engine.policy import EnginePolicy
+from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
 from training.tiny import model as tiny
 
@@ -61,7 +62,7 @@ def _turns(setting: _Setting, rounds: int) -> Iterator[Row]:
     encoder, model = setting
     encoder.unsampled = sorted({*encoder.unsampled, encoder.eos})  # every completion has all its tokens
     screens = [[screen(100 * i + t, (SIDE, SIDE)) for t in range(TURNS)] for i in range(EPISODES)]
-    engine = LocalEngine(model, encoder, temperature=0, max_new_tokens=TOKENS)
+    engine = LocalEngine(model, encoder, Sampling(temperature=0, max_new_tokens=TOKENS))
     said: list[list[list[int]]] = []
 
     def paced(talk: "list[list[list[int]]]", began: float) -> float:
@@ -146,7 +147,7 @@ def _batching(setting: _Setting, rounds: int) -> Iterator[Row]:
     others = len(bias) - len(encoder.unsampled) - 1
     bias[encoder.eos] = torch.tensor(others / (MEAN_TOKENS - 1)).log()
     model.lm_head.register_forward_hook(lambda module, inputs, logits: 1e-3 * logits + bias)
-    engine = LocalEngine(model, encoder, max_new_tokens=MAX_TOKENS, max_batch=BATCH)
+    engine = LocalEngine(model, encoder, Sampling(max_new_tokens=MAX_TOKENS), max_batch=BATCH)
     frames = [screen(i, (SIDE, SIDE)).frame for i in range(REQUESTS)]
     requests = [
         Request(f"e{i}", encoder.first_prompt(INSTRUCTION, encoder.picture(frame)), [frame])

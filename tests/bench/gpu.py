@@ -40,6 +40,7 @@ from training.algorithms import ALGORITHMS
 from training.config import UpdateConfig
 from training.engine.engine import Request
 from training.engine.local import LocalEngine
+from training.engine.sampling import Sampling
 from training.inputs.collate import Sample, collate
 from training.inputs.contexts import contexts
 from training.inputs.encoder import Encoder, Picture, decode
@@ -362,7 +363,7 @@ def _replies(
         longest = 2 * max(len(ids) for ids in begun) + 2 * scale.decoded + 64
         room = len(talks) * (1 << longest.bit_length()) * _kv_bytes(model)
         engine = LocalEngine(
-            model, encoder, max_new_tokens=tokens, max_batch=len(talks), max_cache_bytes=room
+            model, encoder, Sampling(max_new_tokens=tokens), max_batch=len(talks), max_cache_bytes=room
         )
         asyncio.run(_ask(engine, talks))
         for talk in talks:

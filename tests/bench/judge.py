@@ -27,6 +27,8 @@ from rewards.tasksets.miniwob import HEIGHT, TRAIN_TASKS, UNSEEN_TASKS, WIDTH
 from tests.bench.rows import Arm, Row, at_least, at_most, noted
 from training.config import SMALL_POLICY
 from training.engine.policy import LocalPolicy
+from training.engine.sampling import Sampling
+from training.inputs.encoder import Encoder
 from training.tiny import collecting, labelled
 from training.tiny.judge import SmallJudge
 from training.tiny.judge_fit import MAX_NEW_TOKENS, jobs
@@ -110,7 +112,7 @@ async def _play(store: TrajectoryStore, url: str, token: str, episodes: int) -> 
         labelled.plan(episodes, _SEED, TRAIN_TASKS, EVALUATION),
         labelled.plan(unseen, _SEED, UNSEEN_TASKS, EVALUATION, proposed=False),
     )
-    policy = LocalPolicy(SMALL_POLICY, max_new_tokens=MAX_NEW_TOKENS, seed=_SEED)
+    policy = LocalPolicy(Encoder(SMALL_POLICY), Sampling(max_new_tokens=MAX_NEW_TOKENS), seed=_SEED)
     try:
         async with FarmClient(url, token) as farm:
             todo = jobs(plan, policy, _SEED)

@@ -19,7 +19,7 @@ from training.config import OptimizationConfig
 from training.inputs.contexts import Context, contexts
 from training.inputs.encoder import Encoder
 from training.inputs.packing import Branch, PackedBatch, tree
-from training.model.network import Network, Placement
+from training.model.network import Checkpoints, Network, Placement
 
 _STEPS = 4  # optimiser steps in a process; the first one more, which is not counted
 _REPEATS = 3
@@ -31,11 +31,10 @@ def rows(rounds: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         encoder = Encoder(checkpoint(Path(folder)))
         network = Network(
-            encoder.checkpoint,
+            Checkpoints(encoder.checkpoint, encoder.checkpoint),
             encoder,
             OptimizationConfig(),
             Placement(torch.device("cpu")),
-            start=encoder.checkpoint,
         )
         for turns in (TURNS, 2 * TURNS):
             yield _beside_steps(rounds, network, encoder, turns)

@@ -10,9 +10,9 @@ from eval.results import SuiteResult
 from eval.suites.suite import Suite
 from guiagent import config as configuration
 from guiagent.cli.common.farm import Farm, farm_of
-from guiagent.cli.common.policy import Sampling
+from guiagent.cli.common.policy import PolicySettings
 from guiagent.cli.common.progress import StageLine
-from guiagent.cli.evaluate.command import measure
+from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.train.launch import TrainHere
 from guiagent.cli.train.recipes import recipe_path
 from guiagent.seeds import REINFORCEMENT
@@ -53,14 +53,12 @@ def _config(seed: int, suite: Suite, steps: int, devices: int) -> TrainConfig:
 
 
 async def _one(run: Path, config: TrainConfig, suite: Suite, farm: Farm) -> tuple[SuiteResult, SuiteResult]:
-    sampling = Sampling.of_training(config)
+    settings = PolicySettings.of_training(config)
+    evaluator = Evaluator(suite, farm.client, config.rollout.devices, settings)
     with StageLine(Console(), str(config.seed), "learning") as line:
 
         async def measured(name: str, label: str) -> SuiteResult:
-            folder, devices = run / "eval" / label, config.rollout.devices
-            return await measure(
-                suite, farm.client, name, label, folder, suite.episodes, devices, sampling, line
-            )
+            return await evaluator.measure(name, label, run / "eval" / label, suite.episodes, line)
 
         before = await measured(config.policy, "before")
         way = TrainHere(config, RunFolder(run))

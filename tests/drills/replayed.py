@@ -31,16 +31,19 @@ from guiagent.episode import PastTurn
 from guiagent.errors import GuiAgentError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Observation, Score, Step, Trajectory
+from tests.drills import mutants
 from training.algorithms import ALGORITHMS
 from training.checkpoints import checkpoint
 from training.checkpoints.mirror import Mirror, pull
 from training.checkpoints.storage import Storage
 from training.config import UpdateConfig
 from training.engine.policy import LocalPolicy
+from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
 from training.learner.learner import Learner
 from training.metrics.writer import Metrics
 from training.replay import Replay
+from training.replay.scheduler import Limits
 
 _TASK, _SIZE = "task", 4
 _ALL_FAIL = 2  # the group that is rescued by a success of an earlier one
@@ -79,7 +82,7 @@ def sample(policy: Path, folder: Path, groups: int) -> None:
             pairs = [(group, index) for group in range(groups) for index in range(_SIZE)]
             store.commit(await asyncio.gather(*(episode(store, *pair) for pair in pairs)))
 
-    sampler = LocalPolicy(policy, max_new_tokens=4, seed=0)
+    sampler = LocalPolicy(Encoder(policy), Sampling(max_new_tokens=4), seed=0)
     try:
         asyncio.run(play())
     finally:
@@ -107,7 +110,7 @@ async def session(run: Path, source: Path, policy: Path, steps: int, poison: int
         if loaded:
             loaded.restore(learner.optimizer, {"rng": rng})
             learner.restore(loaded.state["learner"], loaded.extra("critic"))
-        replay = Replay(algorithm.replay, seed=0)
+        replay = Replay(algorithm.replay, 0, limits=Limits(groups=1, max_staleness=steps, devices=1))
         replay.restore(loaded.state["replay"] if loaded else None, store)
         metrics = Metrics(run, after_step=step)
         for trajectory in store.read(loaded.state["counted"] if loaded else 0):
@@ -124,7 +127,7 @@ async def session(run: Path, source: Path, policy: Path, steps: int, poison: int
                 replay.add(trajectory)
             if step == poison:
                 next(learner.model.parameters()).register_hook(lambda gradient: gradient * torch.nan)
-            groups = replay.take(1, current_version=step, max_staleness=steps, timeout=0.0)
+            groups = replay.take(current_version=step, timeout=0.0)
             update = await asyncio.to_thread(learner.step, groups, store.frame)
             step += 1
             drawn = {"step": step, "group": groups[0].id, "drawn": rng.random()}
@@ -256,6 +259,7 @@ def _noise(seed: int) -> Observation:
 def main() -> None:
     source, policy, said = map(Path, sys.argv[1:])
     torch.set_num_threads(1)
+    mutants.seed()
     Learner(policy, Encoder(policy), ALGORITHMS["arpo"], UpdateConfig())  # brings the last modules
     for line in sys.stdin:
         asked = json.loads(line)

@@ -15,7 +15,7 @@ from devices.api.server import running
 from devices.config import BrowserConfig, PoolConfig
 from devices.drivers import DRIVERS, Driver
 from eval.results import read_result
-from eval.run import RETRIES, Progress, run_suite
+from eval.run import RETRIES, Agent, Benchmark, Progress, run_suite
 from eval.stats import Proportion
 from eval.suites.suite import Suite
 from guiagent.actions import Action, Click
@@ -121,6 +121,13 @@ class Squares:
         return SquareTask(name, seed, judged=name not in self.unjudged)
 
 
+ALL = Benchmark(SUITE, Squares())
+
+
+def few(episodes: int) -> Benchmark:
+    return Benchmark(SUITE, Squares(), episodes)
+
+
 @pytest.fixture
 def world() -> StateBackend:
     return StateBackend()
@@ -148,7 +155,7 @@ async def test_null_scores_zero_and_the_oracle_one(
 ) -> None:
     seen: list[Progress] = []
     result = await run_suite(
-        SUITE, Squares(), policy, farm, tmp_path / "out", label="p", concurrency=3, on_progress=seen.append
+        ALL, Agent(policy, "p"), farm, tmp_path / "out", concurrency=3, on_progress=seen.append
     )
     assert [row.task for row in result.tasks] == list(SUITE.tasks)
     assert all(row.scheduled.n == 4 and row.scheduled.rate == rate and not row.faults for row in result.tasks)
@@ -158,7 +165,7 @@ async def test_null_scores_zero_and_the_oracle_one(
 
 
 async def test_results_file_holds_a_row_per_task_and_per_episode(farm: FarmClient, tmp_path: Path) -> None:
-    await run_suite(SUITE, Squares(), OraclePolicy(), farm, tmp_path, label="oracle", episodes=2)
+    await run_suite(few(2), Agent(OraclePolicy(), "oracle"), farm, tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
     assert (results["suite"], results["digest"], results["label"]) == ("squares", SUITE.digest, "oracle")
     assert [(t["task"], t["trained"], t["n"], t["successes"]) for t in results["tasks"]] == [
@@ -179,7 +186,7 @@ async def test_a_fault_is_run_again_on_another_device_and_every_attempt_is_kept(
     farm: FarmClient, world: StateBackend, tmp_path: Path
 ) -> None:
     world.crashes["red", SEEDS[0]] = RETRIES
-    result = await run_suite(SUITE, Squares(), OraclePolicy(), farm, tmp_path, label="oracle")
+    result = await run_suite(ALL, Agent(OraclePolicy(), "oracle"), farm, tmp_path)
     first = result.episodes[0]
     assert (first.task, first.seed, first.outcome, first.attempts) == ("red", SEEDS[0], "success", 3)
     assert result.pooled(trained=True).scheduled.rate == 1.0
@@ -192,9 +199,7 @@ async def test_a_fault_that_stays_is_counted_and_bounded_and_never_a_score(
 ) -> None:
     world.crashes["red", SEEDS[0]] = RETRIES + 1
     seen: list[Progress] = []
-    result = await run_suite(
-        SUITE, Squares(), OraclePolicy(), farm, tmp_path, label="oracle", on_progress=seen.append
-    )
+    result = await run_suite(ALL, Agent(OraclePolicy(), "oracle"), farm, tmp_path, on_progress=seen.append)
     row = result.tasks[0]
     assert (row.scheduled.n, row.scheduled.successes, row.faults) == (4, 3, 1)
     assert row.judged == Proportion(3, 3) and row.rate_if_faults_succeeded == 1.0
@@ -212,7 +217,7 @@ async def test_a_score_that_stays_unknown_is_no_failure_of_the_policy(
     farm: FarmClient, tmp_path: Path
 ) -> None:
     result = await run_suite(
-        SUITE, Squares(unjudged=("blue",)), OraclePolicy(), farm, tmp_path, label="oracle", episodes=1
+        Benchmark(SUITE, Squares(unjudged=("blue",)), 1), Agent(OraclePolicy(), "oracle"), farm, tmp_path
     )
     assert result.tasks[2].faults == 1
     assert result.episodes[2].attempts == RETRIES + 1
@@ -228,17 +233,15 @@ async def test_an_interrupted_run_goes_on_where_it_was(farm: FarmClient, tmp_pat
             raise Stop
 
     with pytest.raises(Stop):  # as it is, not in a group
-        await run_suite(
-            SUITE, Squares(), RandomPolicy(), farm, tmp_path, label="random", on_progress=stop_at_five
-        )
+        await run_suite(ALL, Agent(RandomPolicy(), "random"), farm, tmp_path, on_progress=stop_at_five)
     before = committed(tmp_path)
     assert 5 <= len(before) < 12 and not (tmp_path / "results.json").exists()
 
-    result = await run_suite(SUITE, Squares(), RandomPolicy(), farm, tmp_path, label="random")
+    result = await run_suite(ALL, Agent(RandomPolicy(), "random"), farm, tmp_path)
     after = committed(tmp_path)
     assert after[: len(before)] == before and len(after) == len(set(after)) == 12
 
-    again = await run_suite(SUITE, Squares(), RandomPolicy(), farm, tmp_path, label="random")
+    again = await run_suite(ALL, Agent(RandomPolicy(), "random"), farm, tmp_path)
     assert again == result and committed(tmp_path) == after
 
 
@@ -246,32 +249,32 @@ async def test_an_interruption_does_not_grant_a_fault_more_retries(
     farm: FarmClient, world: StateBackend, tmp_path: Path
 ) -> None:
     world.crashes["red", SEEDS[0]] = 99
-    await run_suite(SUITE, Squares(), OraclePolicy(), farm, tmp_path, label="oracle", episodes=1)
-    await run_suite(SUITE, Squares(), OraclePolicy(), farm, tmp_path, label="oracle", episodes=1)
+    await run_suite(few(1), Agent(OraclePolicy(), "oracle"), farm, tmp_path)
+    await run_suite(few(1), Agent(OraclePolicy(), "oracle"), farm, tmp_path)
     assert committed(tmp_path).count(("red", SEEDS[0])) == RETRIES + 1
 
 
 async def test_more_episodes_go_on_from_fewer(farm: FarmClient, tmp_path: Path) -> None:
-    await run_suite(SUITE, Squares(), OraclePolicy(), farm, tmp_path, label="oracle", episodes=1)
-    result = await run_suite(SUITE, Squares(), OraclePolicy(), farm, tmp_path, label="oracle", episodes=3)
+    await run_suite(few(1), Agent(OraclePolicy(), "oracle"), farm, tmp_path)
+    result = await run_suite(few(3), Agent(OraclePolicy(), "oracle"), farm, tmp_path)
     assert len(result.episodes) == len(committed(tmp_path)) == 9
 
 
 async def test_a_folder_keeps_one_policy_on_one_suite(farm: FarmClient, tmp_path: Path) -> None:
-    await run_suite(SUITE, Squares(), NullPolicy(), farm, tmp_path, label="null", episodes=1)
+    await run_suite(few(1), Agent(NullPolicy(), "null"), farm, tmp_path)
     with pytest.raises(
         UsageError, match=r"holds results of 'null' on suite squares .* choose another folder"
     ):
-        await run_suite(SUITE, Squares(), OraclePolicy(), farm, tmp_path, label="oracle", episodes=1)
+        await run_suite(few(1), Agent(OraclePolicy(), "oracle"), farm, tmp_path)
     (tmp_path / "suite.json").write_text("{")
     with pytest.raises(InfrastructureError, match="damaged"):
-        await run_suite(SUITE, Squares(), NullPolicy(), farm, tmp_path, label="null", episodes=1)
+        await run_suite(few(1), Agent(NullPolicy(), "null"), farm, tmp_path)
 
 
 async def test_without_a_farm_there_is_one_clear_error(tmp_path: Path) -> None:
     async with FarmClient("http://127.0.0.1:9", "x" * 20) as farm:
         with pytest.raises(InfrastructureError, match="no pool answers"):
-            await run_suite(SUITE, Squares(), NullPolicy(), farm, tmp_path, label="null")
+            await run_suite(ALL, Agent(NullPolicy(), "null"), farm, tmp_path)
 
 
 @pytest.mark.browser
@@ -286,9 +289,11 @@ async def test_on_real_pages_null_scores_zero_and_the_oracle_one(tmp_path: Path)
         FarmClient(pool.endpoint.url, pool.endpoint.token) as farm,
     ):
         await pool.service.settled()
-        null = await run_suite(suite, MiniWob(), NullPolicy(), farm, tmp_path / "null", label="null")
+        null = await run_suite(
+            Benchmark(suite, MiniWob()), Agent(NullPolicy(), "null"), farm, tmp_path / "null"
+        )
         oracle = await run_suite(
-            suite, MiniWob(oracle=True), OraclePolicy(), farm, tmp_path / "oracle", label="oracle"
+            Benchmark(suite, MiniWob(oracle=True)), Agent(OraclePolicy(), "oracle"), farm, tmp_path / "oracle"
         )
     assert [e.outcome for e in null.episodes] == ["failure"] * 9
     assert [e.outcome for e in oracle.episodes] == ["success"] * 9

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 
 from guiagent.actions import Click, Done, MouseDown, Wait
-from guiagent.cli.common.policy import Sampling, open_policy
+from guiagent.cli.common.policy import PolicySettings, open_policy
 from guiagent.dialects import find_dialect
 from guiagent.dialects.ui_tars import UiTars
 from guiagent.episode import PastTurn
 from guiagent.errors import FaultError, InfrastructureError, UsageError
+from guiagent.patience import Patience
 from guiagent.policies import (
     ChatPolicy,
+    ChatServer,
     NullPolicy,
     OraclePolicy,
-    Patience,
     RandomElementPolicy,
     RandomPolicy,
     ScriptedPolicy,
@@ -201,8 +202,11 @@ def completion(text: str | None, prompt: list[int] | None = None, sampled: list[
 _IMPATIENT = Patience(backoff_s=0.001)
 
 
-def chat(url: str, patience: Patience = _IMPATIENT, **arguments: Any) -> ChatPolicy:
-    return ChatPolicy(url, "tars", UiTars(32), patience=patience, **arguments)
+def chat(
+    url: str, patience: Patience = _IMPATIENT, api_key: str | None = None, **arguments: Any
+) -> ChatPolicy:
+    server = ChatServer(url, "tars", api_key, patience)
+    return ChatPolicy(server, UiTars(32), **arguments)
 
 
 async def converse(policy: ChatPolicy, turns: int) -> list[PolicyOutput]:
@@ -221,11 +225,10 @@ async def test_a_server_is_asked_to_sample_as_a_local_model_would() -> None:
             {"temperature": 1.0, "top_p": 0.9, "frequency_penalty": 0.2, "max_tokens": 64},
         ),
     ):
-        with (
-            model_server(lambda n, body: completion(CLICK)) as (url, requests),
-            open_policy(f"{url}#tars", Sampling(**wanted)) as policy,
-        ):
-            await policy.act("e", "do", [], SHOWN)
+        with model_server(lambda n, body: completion(CLICK)) as (url, requests):
+            async with open_policy(f"{url}#tars", PolicySettings(**wanted)) as policy:
+                await policy.act("e", "do", [], SHOWN)
+            assert isinstance(policy, ChatPolicy) and policy._client.is_closed
         fields = ("temperature", "top_p", "frequency_penalty", "max_tokens")
         assert {name: requests[0][name] for name in fields if name in requests[0]} == sent
 
@@ -363,7 +366,7 @@ async def test_a_reply_outside_the_dialect_is_a_step_with_an_error(text: str | N
 
 def test_an_address_that_is_none_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="http"):
-        ChatPolicy("localhost:8000", "m", UiTars())
+        ChatPolicy(ChatServer("localhost:8000", "m"), UiTars())
 
 
 async def test_the_end_of_an_episode_is_said_in_the_dialect() -> None:

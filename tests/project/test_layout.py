@@ -3,8 +3,10 @@
 import importlib.util
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +30,12 @@ def test_imports_go_down_the_floors_and_never_in_a_circle() -> None:
     done = subprocess.run([sys.executable, ROOT / "scripts" / "stations"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("0 upward  0 in circles") == 5
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Also inside a folder, and by imports in functions or for types alone."""
+    graph = grimp.build_graph("guiagent", "devices", "rewards", "training", "eval")
+    TopologicalSorter({one: graph.find_modules_directly_imported_by(one) for one in graph.modules}).prepare()
 
 
 def test_nothing_evaluates_or_unpickles() -> None:

@@ -19,7 +19,7 @@ from guiagent.actions import ACTION, Click, Open
 from guiagent.dialects import find_dialect
 from guiagent.episode import run_episode
 from guiagent.errors import FaultError, UsageError
-from guiagent.policies import ChatPolicy, ScriptedPolicy
+from guiagent.policies import ChatPolicy, ChatServer, ScriptedPolicy
 from guiagent.policies.null import NULL_AGENTS
 from guiagent.protocols import Policy
 from guiagent.storage.trajectories import TrajectoryStore
@@ -191,7 +191,7 @@ async def test_a_models_policy_proves_what_it_did_in_its_own_words(
         return replies[sum(message["role"] == "assistant" for message in body["messages"])]
 
     with stand_in(mind) as model, stand_in(honest) as server, TrajectoryStore(tmp_path) as store:
-        policy = ChatPolicy(model.url, "m", dialect)
+        policy = ChatPolicy(ChatServer(model.url, "m"), dialect)
         played = await play(policy, store, "t")
         await policy.close()
         judge = judge_of(server, "smartsnap")

@@ -11,7 +11,7 @@ import pytest_asyncio
 import xxhash
 
 from devices.drivers import desktop
-from eval.run import run_suite
+from eval.run import Agent, Benchmark, run_suite
 from eval.suites import find_suite
 from guiagent.actions import Action, Done, Shell
 from guiagent.client import FarmClient
@@ -141,8 +141,9 @@ async def test_a_suite_on_leased_desktops(device: desktop.DesktopDevice, tmp_pat
     policy = ScriptedPolicy([Shell(command=MOVED)])
     with private_pool("desktop@800x600") as endpoint:
         async with FarmClient(endpoint.url, endpoint.token) as farm:
-            lists = (find_taskset(suite.taskset), policy, farm, tmp_path)
-            first = await run_suite(suite, *lists, label="moves", episodes=1, spec=NO_FRAME)
-            again = await run_suite(suite, *lists, label="moves", episodes=1, spec=NO_FRAME)
+            benchmark = Benchmark(suite, find_taskset(suite.taskset), episodes=1)
+            agent = Agent(policy, "moves", NO_FRAME)
+            first = await run_suite(benchmark, agent, farm, tmp_path)
+            again = await run_suite(benchmark, agent, farm, tmp_path)
     assert [episode.outcome for episode in first.episodes] == ["success"]
     assert again.episodes == first.episodes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from eval.run import run_suite
+from eval.run import Agent, Benchmark, run_suite
 from eval.suites.phone import PHONE
 from guiagent.client import FarmClient
 from guiagent.client.local_pool import private_pool
@@ -42,8 +42,7 @@ async def test_a_task_is_set_up_solved_and_checked_over_the_pool(farm: FarmClien
 
 async def test_a_suite_says_what_was_claimed_and_not_done(farm: FarmClient, tmp_path: Path) -> None:
     suite = replace(PHONE, train_tasks=("contacts-delete",), unseen_tasks=("files-rename",), episodes=1)
-    result = await run_suite(
-        suite, PhoneTasks(), ScriptedPolicy([]), farm, tmp_path, label="claims", concurrency=1
-    )
+    agent = Agent(ScriptedPolicy([]), "claims")
+    result = await run_suite(Benchmark(suite, PhoneTasks()), agent, farm, tmp_path, concurrency=1)
     assert [episode.outcome for episode in result.episodes] == ["failure", "failure"]
     assert "contacts: removed display_name=" in result.episodes[0].detail

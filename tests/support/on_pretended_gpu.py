@@ -22,6 +22,7 @@ from training.algorithms.algorithm import Algorithm
 from training.config import UpdateConfig
 from training.engine.engine import Request
 from training.engine.local import LocalEngine
+from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
 from training.learner.learner import Learner
 from training.model.network import Placement
@@ -75,12 +76,12 @@ def sampled(folder: Path, encoder: Encoder, device: torch.device, gpu: Gpu | Non
             return work(engine)
 
     with mock.patch.object(LocalEngine, "_work", on_device), mock.patch("torch.Generator", _generator):
-        engine = LocalEngine(model, encoder, temperature=0, max_new_tokens=4, max_batch=2)
+        engine = LocalEngine(model, encoder, Sampling(temperature=0, max_new_tokens=4), max_batch=2)
         said = asyncio.run(_talk(engine, encoder))
         engine.load_weights({name: x.clone() for name, x in model.state_dict().items()}, 1)
         said += asyncio.run(_talk(engine, encoder))
         engine.close()
-        engine = LocalEngine(model, encoder, temperature=1.0, max_new_tokens=4)
+        engine = LocalEngine(model, encoder, Sampling(temperature=1.0, max_new_tokens=4))
         asyncio.run(_talk(engine, encoder))  # drawn, not compared
         engine.close()
     return said

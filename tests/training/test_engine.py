@@ -27,18 +27,20 @@ from tests.support.conversing import (
     screen,
 )
 from training.engine.policy import LocalPolicy
+from training.engine.sampling import Sampling
+from training.inputs.encoder import Encoder
 
 
 @pytest.fixture
 def policy(checkpoint: Path) -> Iterator[LocalPolicy]:
-    policy = LocalPolicy(checkpoint, max_new_tokens=7, seed=1)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=7), seed=1)
     yield policy
     policy.close()
 
 
 @pytest.fixture
 def greedy(checkpoint: Path) -> Iterator[LocalPolicy]:
-    policy = LocalPolicy(checkpoint, max_new_tokens=9, temperature=0)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=9, temperature=0))
     favour(policy, {policy.encoder.eos: 0.8})
     yield policy
     policy.close()
@@ -155,7 +157,7 @@ async def test_greedy_logprobs_are_zero_since_all_mass_is_on_one_token(greedy):
 
 
 async def test_temperature_is_in_the_logprobs(checkpoint):
-    policy = LocalPolicy(checkpoint, temperature=0.5, max_new_tokens=5)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(temperature=0.5, max_new_tokens=5))
     try:
         turns = await converse(policy, "e", [screen(0)])
     finally:
@@ -166,7 +168,7 @@ async def test_temperature_is_in_the_logprobs(checkpoint):
 
 async def test_a_seed_gives_the_same_samples(checkpoint):
     async def first(seed: int) -> list[int]:
-        policy = LocalPolicy(checkpoint, max_new_tokens=8, seed=seed)
+        policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=8), seed=seed)
         try:
             return (await converse(policy, "e", [screen(0)]))[0].output.completion_ids
         finally:
@@ -176,7 +178,7 @@ async def test_a_seed_gives_the_same_samples(checkpoint):
 
 
 async def test_text_is_parsed_in_the_frames_pixels_and_errors_are_data(checkpoint):
-    policy = LocalPolicy(checkpoint, temperature=0, max_new_tokens=6)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(temperature=0, max_new_tokens=6))
     wanted = iter(policy.encoder.completion("Action: click(start_box='(40,25)')"))
 
     def speak(module: object, inputs: object, output: torch.Tensor) -> torch.Tensor:
@@ -296,7 +298,7 @@ def test_closing_ends_the_thread_and_nobody_waits_for_ever(checkpoint):
             await policy.act("c", "x", [], screen(0))
 
     before = set(threading.enumerate())
-    policy = LocalPolicy(checkpoint, max_new_tokens=2)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=2))
     (worker,) = (thread for thread in set(threading.enumerate()) - before if thread.name == "engine")
     asyncio.run(act_around_close())
     policy.close()
@@ -333,5 +335,5 @@ def test_damaged_weights_are_refused_in_a_line(checkpoint, tmp_path, damage):
     with pytest.raises(
         InfrastructureError, match=r"cannot be used.*(header|lacks 11 weights|no file)"
     ) as caught:
-        LocalPolicy(folder)
+        LocalPolicy(Encoder(folder))
     assert "\n" not in str(caught.value)

@@ -17,13 +17,14 @@ from training.engine.engine import Request
 from training.engine.kv_cache import KVCache
 from training.engine.local import LocalEngine
 from training.engine.policy import EnginePolicy, LocalPolicy
+from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
 from training.model.pretrained import open_model
 
 
 @pytest.fixture
 def policy(checkpoint: Path) -> Iterator[LocalPolicy]:
-    policy = LocalPolicy(checkpoint, max_new_tokens=12, seed=1)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=12), seed=1)
     yield policy
     policy.close()
 
@@ -56,7 +57,7 @@ async def test_who_joins_late_and_ends_soon_does_not_wait_for_a_long_completion(
 
 
 async def test_no_more_than_max_batch_are_on_their_way_at_once(checkpoint):
-    policy = LocalPolicy(checkpoint, max_new_tokens=4, max_batch=2)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=4), max_batch=2)
     policy.engine.model.lm_head.register_forward_hook(
         lambda module, inputs, logits: logits.index_fill(-1, torch.tensor([policy.encoder.eos]), -1e4)
     )
@@ -129,7 +130,7 @@ async def test_little_memory_costs_time_and_no_exactness(checkpoint):
     model = open_model(checkpoint)
     text = model.config.text_config
     token = 2 * 4 * text.num_hidden_layers * text.num_key_value_heads * text.head_dim
-    engine = LocalEngine(model, encoder, max_new_tokens=4, seed=1, max_cache_bytes=2 * 256 * token)
+    engine = LocalEngine(model, encoder, Sampling(max_new_tokens=4), seed=1, max_cache_bytes=2 * 256 * token)
     policy = EnginePolicy(encoder, engine)
     try:
         shown: list[list[Observation]] = [[screen(10 * i + turn) for turn in range(3)] for i in range(8)]
@@ -220,7 +221,7 @@ async def test_both_families_sample_from_what_a_plain_forward_pass_says(family):
     """Three turns of three conversations, after each of which the others go on; one begins like another."""
     model = random_policies.model(family).eval()
     encoder: Any = Tokens(family)
-    engine = LocalEngine(model, encoder, max_new_tokens=9, seed=2)
+    engine = LocalEngine(model, encoder, Sampling(max_new_tokens=9), seed=2)
 
     async def talk(name: str, first: int, pictures: list[str]) -> float:
         context: list[int] = list(range(10, 10 + first))

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from training.engine.frames import FrameCache, Missing, name_of, show
+from training.engine.frames import FrameCache, Missing, ask_with_frames, name_of
 from training.engine.vllm.frames import MISSING, PATH, Asked, Frames, _shown
 
 FRAMES = [bytes([i]) * 1000 for i in range(16)]
@@ -32,7 +32,7 @@ class Host:
             found = self.cache.take(names, sent)
             return found if isinstance(found, Missing) else [found[name] for name in names]
 
-        return await show(names, ask)
+        return await ask_with_frames(names, ask)
 
 
 async def test_a_turn_sends_one_frame_whatever_its_context():
@@ -100,7 +100,7 @@ async def test_a_host_cannot_ask_for_what_is_not_of_the_context():
         asked.append(sending)
         return Missing(["", "../..", *NAMES])
 
-    assert isinstance(await show(NAMES[:2], ask), Missing)
+    assert isinstance(await ask_with_frames(NAMES[:2], ask), Missing)
     assert asked == [{NAMES[1]}, set(NAMES[:2]), set(NAMES[:2])]
 
 

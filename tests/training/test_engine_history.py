@@ -22,6 +22,8 @@ from tests.support.conversing import (
 from training.config import HistoryConfig
 from training.engine.engine import Request
 from training.engine.policy import LocalPolicy
+from training.engine.sampling import Sampling
+from training.inputs.encoder import Encoder
 
 FULL = HistoryConfig()
 ANCHORED = HistoryConfig(kind="anchored", images=2)
@@ -31,7 +33,7 @@ SIZES = [(96, 64), (64, 128), (160, 96)]
 
 @pytest.fixture(params=[FULL, ANCHORED, SLIDING], ids=lambda history: str(history.kind))
 def policy(request: pytest.FixtureRequest, checkpoint: Path) -> Iterator[LocalPolicy]:
-    policy = LocalPolicy(checkpoint, history=request.param, max_new_tokens=6, seed=1)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=6), history=request.param, seed=1)
     favour(policy, {policy.encoder.eos: 4.5})
     yield policy
     policy.close()

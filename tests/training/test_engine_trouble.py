@@ -14,18 +14,20 @@ from tests.support.conversing import EXACT, Gate, converse, encoded, furthest, s
 from tests.training.test_engine_batching import fill, held, make_slots
 from training.engine.engine import EngineStats
 from training.engine.policy import LocalPolicy
+from training.engine.sampling import Sampling
+from training.inputs.encoder import Encoder
 
 
 @pytest.fixture(params=[1.0, 0.0], ids=["sampling", "greedy"])
 def policy(request: pytest.FixtureRequest, checkpoint: Path) -> Iterator[LocalPolicy]:
-    policy = LocalPolicy(checkpoint, max_new_tokens=4, seed=1, temperature=request.param)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=4, temperature=request.param), seed=1)
     yield policy
     policy.close()
 
 
 @pytest.fixture
 def sampling(checkpoint: Path) -> Iterator[LocalPolicy]:
-    policy = LocalPolicy(checkpoint, max_new_tokens=4, seed=1)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=4), seed=1)
     yield policy
     policy.close()
 
@@ -52,7 +54,7 @@ async def test_logits_that_are_no_numbers_are_a_fault_of_that_episode_alone(poli
     assert isinstance(outcomes[1], FaultError)
     assert (outcomes[1].fault.origin, outcomes[1].fault.code) == ("policy", "not_finite")
     again = await asyncio.gather(*(converse(policy, f"next{i}", [screen(9 + i)]) for i in range(8)))
-    if policy.engine._temperature:
+    if policy.engine._sampling.temperature:
         assert max(furthest(policy, turns) for turns in (outcomes[0], outcomes[2], *again)) <= EXACT
     assert "bad" not in policy.engine._slots.conversations
 
@@ -89,7 +91,7 @@ def test_who_comes_in_while_the_engine_closes_is_answered_one_way_or_the_other(c
     """Many times, since it is a race."""
 
     async def race() -> list[Any]:
-        policy = LocalPolicy(checkpoint, max_new_tokens=1)
+        policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=1))
         acting = [asyncio.create_task(policy.act(f"e{i}", "x", [], screen(i))) for i in range(6)]
         await asyncio.sleep(0)
         closing = threading.Thread(target=policy.close)

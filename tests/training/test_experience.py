@@ -13,7 +13,7 @@ from PIL import Image
 from rich.console import Console
 
 from guiagent.actions import ACTION, Click
-from guiagent.cli.common.policy import Sampling, load_experiences, open_policy
+from guiagent.cli.common.policy import PolicySettings, load_experiences, open_policy
 from guiagent.cli.evaluate.command import label_of
 from guiagent.cli.train.recipes import OTHER_RECIPES
 from guiagent.client import FarmClient
@@ -119,17 +119,17 @@ async def test_a_model_is_told_and_a_baseline_is_not(tmp_path):
     image = io.BytesIO()
     Image.new("RGB", (64, 64)).save(image, "PNG")
     shown = Observation(64, 64, media_type="image/png", frame=image.getvalue())
-    sampling = Sampling(temperature=0.0, experiences=load_experiences(path))
+    settings = PolicySettings(temperature=0.0, experiences=load_experiences(path))
     with stand_in(lambda body: "Action: wait()") as served:
-        for options in (sampling, Sampling(temperature=0.0)):
-            with open_policy(f"{served.url}#m", options) as policy:
+        for options in (settings, PolicySettings(temperature=0.0)):
+            async with open_policy(f"{served.url}#m", options) as policy:
                 await policy.act("e", "Click it.", [], shown)
                 policy.forget("e")
     assert [LESSON in json.dumps(body["messages"]) for body in served.bodies] == [True, False]
-    with open_policy("null", sampling) as policy:
+    async with open_policy("null", settings) as policy:
         assert not isinstance(policy, Experienced)
-    plain, learned = (label_of("tiny", one) for one in (Sampling(temperature=0.0), sampling))
-    assert learned.startswith(f"{plain}-told-") and label_of("null", sampling) == "null"
+    plain, learned = (label_of("tiny", one) for one in (PolicySettings(temperature=0.0), settings))
+    assert learned.startswith(f"{plain}-told-") and label_of("null", settings) == "null"
 
 
 class Listener:

@@ -24,6 +24,7 @@ from training.algorithms import ALGORITHMS
 from training.algorithms.algorithm import Algorithm
 from training.config import HistoryConfig, LoraConfig, UpdateConfig
 from training.engine.policy import LocalPolicy
+from training.engine.sampling import Sampling
 from training.inputs.collate import rope_positions
 from training.inputs.contexts import Context, contexts
 from training.inputs.encoder import Encoder
@@ -80,7 +81,7 @@ def sample_groups(policy: LocalPolicy, folder: Path, scores: list[tuple[float, .
 
 @pytest.fixture(scope="module")
 def policy(checkpoint: Path) -> Iterator[LocalPolicy]:
-    policy = LocalPolicy(checkpoint, max_new_tokens=6, seed=2)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=6), seed=2)
     yield policy
     policy.close()
 
@@ -189,7 +190,9 @@ def test_what_the_engine_sampled_has_ratio_one_under_the_learner(checkpoint, enc
 
 @pytest.mark.parametrize("kind", ["anchored", "sliding"])
 def test_windows_of_the_history_have_ratio_one_too(checkpoint, encoder, tmp_path, kind):
-    policy = LocalPolicy(checkpoint, history=HistoryConfig(kind=kind, images=2), max_new_tokens=6, seed=4)
+    policy = LocalPolicy(
+        Encoder(checkpoint), Sampling(max_new_tokens=6), history=HistoryConfig(kind=kind, images=2), seed=4
+    )
     windowed = sample_groups(policy, tmp_path, [SCORES])
     policy.close()
     assert any(step.policy.fresh for t in windowed[0].members for step in t.steps[1:])
@@ -379,7 +382,7 @@ def test_a_nan_skips_the_step_and_five_in_a_row_end_the_run(checkpoint, encoder,
 def test_new_weights_reach_the_engine_and_a_folder(checkpoint, encoder, groups, store, tmp_path):
     learner = make(checkpoint, encoder)
     learner.step(groups, store.frame)
-    policy = LocalPolicy(checkpoint, max_new_tokens=6, seed=3)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=6), seed=3)
     policy.engine.load_weights(learner.weights(), 1)
     sampled = sample_groups(policy, tmp_path / "trajectories", [SCORES])
     policy.close()
@@ -427,7 +430,10 @@ def test_minibatches_deal_out_whole_groups_as_far_as_they_go(encoder, groups):
 def test_a_replayed_episode_may_have_seen_another_history(checkpoint, encoder, groups, store, tmp_path):
     """A success of a run with windows rescues a group of one with the full history."""
     policy = LocalPolicy(
-        checkpoint, history=HistoryConfig(kind="sliding", images=1), max_new_tokens=6, seed=5
+        Encoder(checkpoint),
+        Sampling(max_new_tokens=6),
+        history=HistoryConfig(kind="sliding", images=1),
+        seed=5,
     )
     [windowed] = sample_groups(policy, tmp_path, [(1.0, 1.0, 1.0)])
     policy.close()

@@ -14,16 +14,15 @@ from training.config import OptimizationConfig
 from training.inputs.contexts import contexts
 from training.inputs.encoder import Encoder
 from training.inputs.packing import tree
-from training.model.network import Network, Placement
+from training.model.network import Checkpoints, Network, Placement
 
 
 def opened(folder: Path, device: str = "cpu", shard: Any = None, **settings: Any) -> Network:
     return Network(
-        folder,
+        Checkpoints(folder, folder),
         Encoder(folder),
         OptimizationConfig(**settings),
         Placement(torch.device(device), shard=shard),
-        start=folder,
     )
 
 

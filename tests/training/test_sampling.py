@@ -3,20 +3,21 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from guiagent import config as configuration
-from guiagent.cli.common.policy import Sampling
+from guiagent.cli.common.policy import PolicySettings
 from guiagent.cli.train.recipes import recipe_path
 from guiagent.errors import UsageError
 from tests.support.conversing import EXACT, converse, furthest, screen
 from training.config import SMALL_POLICY, TrainConfig
 from training.engine.factory import open_engine
 from training.engine.policy import LocalPolicy
-from training.engine.sampling import Narrowing, draw, nucleus, penalised
+from training.engine.sampling import Sampling, draw, nucleus, penalised
 from training.inputs.encoder import Encoder
 
 SHARES = torch.tensor([[0.15, 0.5, 0.05, 0.3]])
@@ -46,31 +47,34 @@ def test_draws_are_of_the_narrowed_distribution_and_log_probabilities_of_the_pol
     7.17 in all: with it, and top_p .7, the first and the last are drawn, in these shares."""
     logits = torch.tensor([[4.0, 1.0, 16.0]]).log() / 2
     rows = logits.expand(4000, 3)
-    narrowing = Narrowing(top_p=0.7, frequency_penalty=1.0)
+    sampling = Sampling(0.5, top_p=0.7, frequency_penalty=1.0)
     generator = torch.Generator().manual_seed(0)
-    tokens, logprobs = draw(rows, [[2]] * 4000, 0.5, narrowing, generator)
+    tokens, logprobs = draw(rows, [[2]] * 4000, sampling, generator)
     assert set(tokens.tolist()) == {0, 2}
     assert (tokens == 0).float().mean().item() == pytest.approx(4 / 6.17, abs=0.03)
     assert logprobs.exp()[tokens == 0].unique().tolist() == pytest.approx([4 / 21])
     assert logprobs.exp()[tokens == 2].unique().tolist() == pytest.approx([16 / 21])
-    greedy, none = draw(logits, [[2] * 3], 0.0, narrowing, generator)
+    greedy, none = draw(logits, [[2] * 3], replace(sampling, temperature=0.0), generator)
     assert (greedy.tolist(), none.tolist()) == ([0], [0.0])
 
 
 @contextmanager
-def opened(checkpoint: Path, narrowing: Narrowing) -> Iterator[LocalPolicy]:
-    policy = LocalPolicy(checkpoint, narrowing=narrowing, max_new_tokens=12, seed=1)
+def opened(checkpoint: Path, sampling: Sampling) -> Iterator[LocalPolicy]:
+    policy = LocalPolicy(Encoder(checkpoint), replace(sampling, max_new_tokens=12), seed=1)
     try:
         yield policy
     finally:
         policy.close()
 
 
-@pytest.mark.parametrize("narrowing", [Narrowing(top_p=0.3), Narrowing(0.9, 1.0), Narrowing(1.0, -0.5)])
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(top_p=0.3), Sampling(top_p=0.9, frequency_penalty=1.0), Sampling(frequency_penalty=-0.5)],
+)
 async def test_what_is_kept_is_what_a_learner_scores_so_that_ratios_begin_at_one(
-    checkpoint: Path, narrowing: Narrowing
+    checkpoint: Path, sampling: Sampling
 ) -> None:
-    with opened(checkpoint, narrowing) as policy:
+    with opened(checkpoint, sampling) as policy:
         episodes = await asyncio.gather(
             *(converse(policy, f"e{i}", [screen(i), screen(i + 9)]) for i in range(6))
         )
@@ -80,7 +84,7 @@ async def test_what_is_kept_is_what_a_learner_scores_so_that_ratios_begin_at_one
 async def test_a_completion_has_no_token_twice_under_a_large_penalty(checkpoint: Path) -> None:
     repeats = {}
     for penalty in (0.0, 2.0):
-        with opened(checkpoint, Narrowing(frequency_penalty=penalty)) as policy:
+        with opened(checkpoint, Sampling(frequency_penalty=penalty)) as policy:
             policy.engine.model.lm_head.register_forward_hook(lambda module, inputs, output: output * 0.05)
             turns = [t for i in range(8) for t in await converse(policy, f"e{i}", [screen(i), screen(i + 9)])]
         sampled = [turn.output.completion_ids for turn in turns]
@@ -89,9 +93,9 @@ async def test_a_completion_has_no_token_twice_under_a_large_penalty(checkpoint:
 
 
 async def test_a_small_nucleus_is_greedy_and_yet_says_how_likely_its_tokens_were(checkpoint: Path) -> None:
-    with opened(checkpoint, Narrowing(top_p=1e-6)) as policy:
+    with opened(checkpoint, Sampling(top_p=1e-6)) as policy:
         (narrow,) = await converse(policy, "e", [screen(0)])
-    greedy = LocalPolicy(checkpoint, temperature=0, max_new_tokens=12)
+    greedy = LocalPolicy(Encoder(checkpoint), Sampling(temperature=0, max_new_tokens=12))
     try:
         (turn,) = await converse(greedy, "e", [screen(0)])
     finally:
@@ -105,15 +109,15 @@ def test_zeroguis_recipes_sample_as_published_and_are_measured_so(recipe: str) -
     config = configuration.load(TrainConfig, recipe_path(recipe), [])
     rollout = config.rollout
     assert (rollout.temperature, rollout.top_p, rollout.frequency_penalty) == (0.5, 0.9, 1.0)
-    sampling = Sampling.of_training(config)
-    assert (sampling.top_p, sampling.frequency_penalty) == (0.9, 1.0)
+    settings = PolicySettings.of_training(config)
+    assert (settings.top_p, settings.frequency_penalty) == (0.9, 1.0)
 
 
 async def test_a_runs_engine_draws_as_its_config_says(tmp_path: Path) -> None:
     config = TrainConfig.model_validate({"rollout": {"top_p": 1e-6, "max_new_tokens": 5}})
     engine = open_engine(config, Encoder(SMALL_POLICY), tmp_path, seed=0)
     try:
-        assert engine._narrowing == Narrowing(1e-6, 0.0)  # type: ignore[attr-defined]
+        assert engine._sampling == Sampling(top_p=1e-6, max_new_tokens=5)  # type: ignore[attr-defined]
     finally:
         engine.close()
 

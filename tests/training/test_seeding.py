@@ -20,10 +20,11 @@ from tests.support.model_stand_in import stand_in
 from training.algorithms import find_algorithm
 from training.config import SMALL_POLICY, HistoryConfig, UpdateConfig
 from training.engine.policy import LocalPolicy
+from training.engine.sampling import Sampling
 from training.experience.bepa_seeds import Plan, Planned, plan_of, unaided
 from training.inputs.contexts import contexts
 from training.inputs.encoder import Encoder
-from training.model.network import Network, Placement
+from training.model.network import Checkpoints, Network, Placement
 from training.replay import Replay, adopt
 
 PLAN = ("Look for the button.", "Press it.")
@@ -34,17 +35,12 @@ TASKS = ("click-test", "click-button")
 async def test_the_plan_is_gone_and_the_log_probabilities_are_the_unaided_ones(
     checkpoint: Path, history: HistoryConfig
 ) -> None:
-    policy = LocalPolicy(checkpoint, history=history, max_new_tokens=6)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=6), history=history)
     planned = Planned(policy, PLAN)
     screens = [screen(number) for number in range(3)]
     told = await converse(planned, "ab", screens)  # type: ignore[arg-type]
-    network = Network(
-        checkpoint,
-        policy.encoder,
-        UpdateConfig(),
-        Placement(torch.device("cpu")),
-        start=checkpoint,
-    )
+    opened = Checkpoints(checkpoint, checkpoint)
+    network = Network(opened, policy.encoder, UpdateConfig(), Placement(torch.device("cpu")))
     steps = [Step(str(turn), 96, 64, past.output) for turn, past in enumerate(told)]
     seen = Trajectory("t", "task", 0, INSTRUCTIONS[2], steps, "max_steps")
     bare = unaided(seen, history, network, policy.encoder, lambda name: screens[int(name)].frame)

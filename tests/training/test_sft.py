@@ -20,6 +20,7 @@ from tests.support.conversing import EXACT, converse, screen
 from training.checkpoints import checkpoint as checkpoints
 from training.config import HistoryConfig, LoraConfig, OptimizationConfig, SftConfig
 from training.engine.policy import LocalPolicy
+from training.engine.sampling import Sampling
 from training.inputs.contexts import contexts
 from training.inputs.encoder import Encoder
 from training.learner.fitting import claimed, learning_rate
@@ -96,7 +97,7 @@ def test_a_reply_without_an_action_is_shown_and_not_learned(store, encoder):
 async def test_a_demonstration_is_prompted_as_a_rollout_is(checkpoint, store):
     """The same history over the same texts: the very tokens that the engine sampled in."""
     history = HistoryConfig(kind="sliding", images=2)
-    policy = LocalPolicy(checkpoint, history=history, max_new_tokens=8)
+    policy = LocalPolicy(Encoder(checkpoint), Sampling(max_new_tokens=8), history=history)
     said = iter([policy.encoder.completion(CLICK.format(n)) for n in (5, 15, 25)])
     tokens: list[int] = []
 
@@ -149,7 +150,7 @@ def test_what_is_shown_is_learned_and_the_checkpoint_loads(checkpoint, store, tm
     assert len(losses) == 20 and losses[-1] < 0.5 * losses[0]
     loaded = checkpoints.load(tmp_path / "run" / "checkpoints")
     assert loaded is not None and loaded.step == 20
-    policy = LocalPolicy(loaded.model)
+    policy = LocalPolicy(Encoder(loaded.model))
     policy.close()
 
 

@@ -26,6 +26,7 @@ from guiagent.types import Observation, ObserveSpec, PolicyOutput, Step, Traject
 from rewards.tasksets.miniwob import GROUNDING_TASKS, HEIGHT, TRAIN_TASKS, UNSEEN_TASKS, WIDTH, MiniWob
 from training.config import WarmStartConfig
 from training.engine.policy import LocalPolicy
+from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
 from training.tiny import demos, supervised, warm_start
 
@@ -230,7 +231,7 @@ def test_fitting_teaches_the_demonstrated_replies(tmp_path):
     async def ask(instruction: str) -> PolicyOutput:
         return await policy.act(instruction, instruction, [], Observation(96, 64, frame=SCREEN))
 
-    policy = LocalPolicy(folder, temperature=0, max_new_tokens=8)
+    policy = LocalPolicy(Encoder(folder), Sampling(temperature=0, max_new_tokens=8))
     try:
         for instruction, click in REPLIES.items():
             assert ACTIONS.validate_python(asyncio.run(ask(instruction)).actions) == [click]

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from guiagent.errors import FaultError, InfrastructureError, UsageError
+from guiagent.patience import Patience
 from tests.support.conversing import screen
 from tests.support.vllm_stand_in import Answer, Body, StandIn, stand_in
 from training.config import LoraConfig, TrainConfig
@@ -31,7 +33,7 @@ from training.engine.engine import Completion, EngineStats, Request
 from training.engine.factory import open_engine
 from training.engine.frames import FrameCache, name_of
 from training.engine.local import LocalEngine
-from training.engine.sampling import Narrowing
+from training.engine.sampling import Sampling
 from training.engine.vllm import protocol
 from training.engine.vllm import server as vllm_server
 from training.engine.vllm import worker as vllm_worker
@@ -43,6 +45,7 @@ from training.engine.vllm.server import ServerConfig, VllmServer
 from training.engine.weights import WeightWriter, checkpoint_state
 from training.inputs.encoder import Encoder, decode
 
+AS_IT_IS, GREEDY = Sampling(), Sampling(temperature=0.0)
 SAFE_ORDER = [
     "check_weights",
     "/pause",
@@ -74,18 +77,14 @@ def reply(request: Request, ids: list[int], version: int = 0, **changes: Any) ->
     return {"request_id": "r", "prompt_token_ids": request.ids, "choices": [choice | changes]}
 
 
-def read(
-    raw: bytes, request: Request, encoder: Encoder, greedy: bool = False, narrowed: bool = False
-) -> Completion:
+def read(raw: bytes, request: Request, encoder: Encoder, sampling: Sampling = AS_IT_IS) -> Completion:
     said = protocol.reply(raw)
-    return protocol.completion(
-        said, request, encoder, vocabulary=300, limit=8, greedy=greedy, narrowed=narrowed
-    )
+    return protocol.completion(said, request, encoder, sampling, vocabulary=300, limit=8)
 
 
 def test_a_request_names_its_tokens_once_a_picture_and_draws_from_the_policy_alone(encoder, request_):
-    sampling = protocol.sampling(encoder, 0.7, Narrowing())
-    raw = protocol.body(request_, ["n"], {"n": b"\x89PNG"}, "policy", sampling, encoder.image_token)
+    params = protocol.sampling_params(encoder, Sampling(temperature=0.7))
+    raw = protocol.body(request_, ["n"], {"n": b"\x89PNG"}, "policy", params, encoder.image_token)
     asked = msgspec.json.decode(raw, type=Asked)
     assert (asked.names, asked.sent) == (["n"], {"n": b"\x89PNG"})
     said = json.loads(bytes(asked.request))
@@ -103,12 +102,13 @@ def test_a_request_names_its_tokens_once_a_picture_and_draws_from_the_policy_alo
 
 
 def test_what_narrows_the_draw_is_asked_for_and_its_log_probabilities_are_not_the_policys(encoder, request_):
-    asked = protocol.sampling(encoder, 0.5, Narrowing(top_p=0.9, frequency_penalty=1.0))
+    narrowed = Sampling(0.5, top_p=0.9, frequency_penalty=1.0)
+    asked = protocol.sampling_params(encoder, narrowed)
     assert (asked["temperature"], asked["top_p"], asked["frequency_penalty"]) == (0.5, 0.9, 1.0)
     raw = json.dumps(reply(request_, [60, 61])).encode()
     assert read(raw, request_, encoder).logprobs == [-0.5, -0.5]
-    assert all(math.isnan(logprob) for logprob in read(raw, request_, encoder, narrowed=True).logprobs)
-    assert read(raw, request_, encoder, greedy=True, narrowed=True).logprobs == [0.0, 0.0]
+    assert all(math.isnan(logprob) for logprob in read(raw, request_, encoder, narrowed).logprobs)
+    assert read(raw, request_, encoder, replace(narrowed, temperature=0.0)).logprobs == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("kind", ["png", "jpeg", "alpha", "palette", "turned", "large"])
@@ -148,20 +148,20 @@ def test_an_answer_gives_tokens_logprobs_and_the_versions_of_its_spans(encoder, 
     assert found.ids == [60, 61, 62]
     assert found.versions == [(0, 3), (2, 4)]
     assert found.logprobs == [-0.5] * 3
-    greedy = read(json.dumps(said).encode(), request_, encoder, greedy=True)
+    greedy = read(json.dumps(said).encode(), request_, encoder, GREEDY)
     assert greedy.logprobs == [0.0] * 3
     del choice["logprobs"]
     assert all(math.isnan(p) for p in read(json.dumps(said).encode(), request_, encoder).logprobs)
 
 
-@pytest.mark.parametrize("greedy", [False, True])
-def test_what_was_sampled_from_no_numbers_or_not_to_its_end_is_a_fault(encoder, request_, greedy):
+@pytest.mark.parametrize("sampling", [AS_IT_IS, GREEDY])
+def test_what_was_sampled_from_no_numbers_or_not_to_its_end_is_a_fault(encoder, request_, sampling):
     nan = reply(request_, [60, 61])
     nan["choices"][0]["logprobs"]["content"][1]["logprob"] = -9999.0
     cut = reply(request_, [60, 61], finish_reason="abort")
     for said, code, retryable in ((nan, "not_finite", False), (cut, "cut_short", True)):
         with pytest.raises(FaultError) as caught:
-            read(json.dumps(said).encode(), request_, encoder, greedy)
+            read(json.dumps(said).encode(), request_, encoder, sampling)
         assert (caught.value.fault.code, caught.value.fault.retryable) == (code, retryable)
 
 
@@ -472,7 +472,12 @@ class Fleet:
         self.folder = folder
         writer = WeightWriter(folder, encoder.checkpoint)
         self.engine = VllmEngine(
-            servers, encoder, writer, max_context=500, max_new_tokens=8, attempts=3, backoff_s=0.01
+            servers,
+            encoder,
+            writer,
+            Sampling(max_new_tokens=8),
+            max_context=500,
+            patience=Patience(timeout_s=600, attempts=3, backoff_s=0.01),
         )
         for server in servers:
             server.called.clear()
@@ -789,7 +794,7 @@ async def test_an_answer_that_comes_a_byte_at_a_time_is_not_waited_for(encoder, 
             encoder,
             WeightWriter(tmp_path / "weights", encoder.checkpoint),
             max_context=500,
-            timeout_s=0.5,
+            patience=Patience(timeout_s=0.5),
         )
     )
     try:
@@ -799,7 +804,7 @@ async def test_an_answer_that_comes_a_byte_at_a_time_is_not_waited_for(encoder, 
         async with asyncio.timeout(30):
             await ended.wait()  # the server hears that nobody waits
         ended.clear()
-        engine._timeout_s = 600
+        engine._patience = Patience(timeout_s=600)
         waiting = asyncio.create_task(engine.generate(request_))
         await asyncio.sleep(0.2)
         waiting.cancel()

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.support.conversing import converse, furthest, screen
 from training.config import SMALL_POLICY, LoraConfig
 from training.engine.engine import Completion, Request
 from training.engine.policy import EnginePolicy, LocalPolicy
-from training.engine.sampling import Narrowing
+from training.engine.sampling import Sampling
 from training.engine.vllm import protocol
 from training.engine.vllm.engine import VllmEngine
 from training.engine.vllm.frames import PATH
@@ -49,7 +50,8 @@ pytestmark = [
 ]
 CLOSE = 1e-4  # of a log-probability, between two float32 implementations of one model
 CONTEXT = 2048
-AS_IT_IS = Narrowing()
+SHORT = Sampling(max_new_tokens=16)
+LONG = Sampling(max_new_tokens=1500)
 State = dict[str, torch.Tensor]
 
 
@@ -65,20 +67,18 @@ class Served:
             [self.server],
             self.encoder,
             self.writer,
+            Sampling(temperature=0, max_new_tokens=16),
             max_context=CONTEXT,
-            temperature=0,
-            max_new_tokens=16,
         )
         self.base: State = load_file(SMALL_POLICY / "model.safetensors")
 
-    def sampling(self, folder: Path, max_new_tokens: int = 16, narrowing: Narrowing = AS_IT_IS) -> VllmEngine:
+    def sampling(self, folder: Path, sampling: Sampling = SHORT) -> VllmEngine:
         return VllmEngine(
             [RemoteServer(self.server.url, self.server.token)],
             self.encoder,
             WeightWriter(folder, SMALL_POLICY),
+            sampling,
             max_context=CONTEXT,
-            narrowing=narrowing,
-            max_new_tokens=max_new_tokens,
         )
 
     async def load(self, state: Mapping[str, torch.Tensor], version: int) -> None:
@@ -99,7 +99,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[LocalPolicy]:
-    local = LocalPolicy(SMALL_POLICY, temperature=0, max_new_tokens=16)
+    local = LocalPolicy(Encoder(SMALL_POLICY), Sampling(temperature=0, max_new_tokens=16))
     yield local
     local.close()
 
@@ -132,7 +132,7 @@ async def test_a_server_narrows_what_it_draws_and_says_nothing_of_the_policy(ser
     """A nucleus of the likeliest token is greedy sampling; a penalty of 2 keeps tokens from coming twice."""
     screens = [screen(i) for i in range(3)]
     ours = await converse(local, "n", screens)
-    engine = served.sampling(tmp_path / "p", narrowing=Narrowing(top_p=1e-6))
+    engine = served.sampling(tmp_path / "p", replace(SHORT, top_p=1e-6))
     theirs = await converse(EnginePolicy(served.encoder, engine), "n", screens)
     engine.close()
     assert [t.output.completion_ids for t in theirs] == [t.output.completion_ids for t in ours]
@@ -140,7 +140,7 @@ async def test_a_server_narrows_what_it_draws_and_says_nothing_of_the_policy(ser
 
     repeats = []
     for penalty in (0.0, 2.0):
-        engine = served.sampling(tmp_path / str(penalty), narrowing=Narrowing(frequency_penalty=penalty))
+        engine = served.sampling(tmp_path / str(penalty), replace(SHORT, frequency_penalty=penalty))
         turns = await converse(EnginePolicy(served.encoder, engine), "f", screens)
         engine.close()
         repeats.append(sum(len(ids) - len(set(ids)) for t in turns if (ids := t.output.completion_ids)))
@@ -238,8 +238,8 @@ async def test_a_completion_that_straddles_an_update_says_which_weights_sampled_
     old = served.base | {norm: torch.full_like(served.base[norm], 0.05)}
     new = moved(served.base, seed=5) | {norm: old[norm]}
     await served.load(old, 20)
-    engine = served.sampling(tmp_path, max_new_tokens=1500)
-    engine._sampling["logit_bias"][str(served.encoder.eos)] = -100.0  # and none ends before the update
+    engine = served.sampling(tmp_path, LONG)
+    engine._params["logit_bias"][str(served.encoder.eos)] = -100.0  # and none ends before the update
     await asyncio.to_thread(engine.load_weights, {}, 20)
     picture = served.encoder.picture(screen(1).frame)
     prompt = served.encoder.first_prompt("x", picture)
@@ -303,8 +303,8 @@ async def test_a_turn_sends_one_screenshot_and_the_server_knows_the_rest(served,
 
 
 async def test_a_request_that_is_cancelled_is_given_up_by_the_server(served, tmp_path):
-    engine = served.sampling(tmp_path, max_new_tokens=1500)
-    engine._sampling["logit_bias"][str(served.encoder.eos)] = -100.0
+    engine = served.sampling(tmp_path, LONG)
+    engine._params["logit_bias"][str(served.encoder.eos)] = -100.0
     prompt = served.encoder.first_prompt("x", served.encoder.picture(screen(1).frame))
     began = tokens_generated(served.server)
     running = [
@@ -453,8 +453,8 @@ async def test_a_lora_adapter_is_replaced_in_place(tmp_path, local):
         [VllmServer(ServerConfig(SMALL_POLICY, tmp_path / "log", max_lora_rank=lora.rank))],
         encoder,
         WeightWriter(tmp_path / "weights", SMALL_POLICY, lora),
+        SHORT,
         max_context=CONTEXT,
-        max_new_tokens=16,
     )
     network = open_model(SMALL_POLICY)
     trained = adapters.adapted(network, lora)

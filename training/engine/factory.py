@@ -7,7 +7,7 @@ from guiagent.errors import UsageError
 from training.config import TrainConfig
 from training.engine.engine import Engine
 from training.engine.local import LocalEngine
-from training.engine.sampling import Narrowing
+from training.engine.sampling import Sampling
 from training.engine.vllm.checkpoint_view import context_length
 from training.engine.vllm.engine import VllmEngine
 from training.engine.vllm.replica import RemoteServer, Server
@@ -26,18 +26,11 @@ def open_engine(config: TrainConfig, encoder: Encoder, run: Path, *, seed: int) 
         InfrastructureError: a server does not start, or the checkpoint is damaged.
     """
     rollout = config.rollout
-    narrowing = Narrowing(rollout.top_p, rollout.frequency_penalty)
+    sampling = Sampling(rollout.temperature, rollout.top_p, rollout.frequency_penalty, rollout.max_new_tokens)
     if rollout.vllm is None:
-        return LocalEngine(
-            on_accelerator(open_model(encoder.checkpoint)),
-            encoder,
-            temperature=rollout.temperature,
-            narrowing=narrowing,
-            max_new_tokens=rollout.max_new_tokens,
-            seed=seed,
-        )
+        return LocalEngine(on_accelerator(open_model(encoder.checkpoint)), encoder, sampling, seed=seed)
     settings, lora = rollout.vllm, None
-    if narrowing.narrows and config.update.epochs * config.update.minibatches > 1:
+    if sampling.narrows and config.update.epochs * config.update.minibatches > 1:
         raise UsageError(
             "with rollout.top_p or rollout.frequency_penalty vLLM does not say how likely a token was by the "
             "policy itself, and ratios start at 1 in every optimiser step: leave update.epochs and "
@@ -60,10 +53,8 @@ def open_engine(config: TrainConfig, encoder: Encoder, run: Path, *, seed: int) 
         servers or [VllmServer(server)],
         encoder,
         WeightWriter(folder, encoder.checkpoint, lora),
+        sampling,
         max_context=min(settings.max_model_len, context_length(encoder.checkpoint)),
-        temperature=rollout.temperature,
-        narrowing=narrowing,
-        max_new_tokens=rollout.max_new_tokens,
     )
     if servers and lora is None:  # they may have served other weights before
         try:

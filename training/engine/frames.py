@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import xxhash
 
-MAX_BYTES = 8 * 2**30  # of a host's memory, at most: some thousand screenshots of full HD
+MAX_BYTES = 8 * 2**30  # memory of a host's cache: some thousand screenshots of full HD
 
 Answer = TypeVar("Answer")
 
@@ -32,7 +32,7 @@ def name_of(frame: bytes) -> str:
     return xxhash.xxh3_128_hexdigest(frame)
 
 
-async def show(
+async def ask_with_frames(
     names: Sequence[str], ask: Callable[[set[str]], Awaitable[Answer | Missing]]
 ) -> Answer | Missing:
     """Call `ask` with the names of the frames to send until the host has all; return its answer.

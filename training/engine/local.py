@@ -28,14 +28,14 @@ from transformers import PreTrainedModel
 from guiagent.errors import Fault, FaultError, InfrastructureError
 from training.engine.engine import Completion, EngineStats, Request, not_finite
 from training.engine.kv_cache import ATTENTION, AttentionBatch, KVCache, Segment, Slot
-from training.engine.sampling import Narrowing, draw
+from training.engine.sampling import Sampling, draw
 from training.inputs.collate import rope_positions
 from training.inputs.encoder import Encoder, Picture
 
 _CPU_CACHE_BYTES = 4 * 2**30
-_PROMPTS_AT_ONCE = 16_384  # prompt tokens in a pass, about: bounds its memory and how long others wait
+_PROMPTS_AT_ONCE = 16_384  # about as many prompt tokens in a pass: bounds its memory and how long others wait
 _NO_SLOT = Slot(-1)
-_AS_IT_IS = Narrowing()
+_SAMPLING = Sampling()
 
 
 @dataclass(eq=False)
@@ -63,23 +63,19 @@ class _Weights:
 class LocalEngine:
     """An `Engine` that samples from `model` in a thread of its own. Close it when done.
 
-    `temperature` 0 is greedy, and its log-probabilities are all 0: greedy sampling puts all mass on one
-    token. `narrowing` changes what is drawn and not the log-probabilities, which are the policy's own
-    (`training.engine.sampling`). At most `max_batch` completions are in progress at once, and slots take at
-    most `max_cache_bytes`: by default 4 GiB, or on a GPU, which a learner may share later, a quarter of its
-    free memory.
+    Log-probabilities are the policy's own, whatever `sampling` draws (`training.engine.sampling`). At most
+    `max_batch` completions are in progress at once, and slots take at most `max_cache_bytes`: by default
+    4 GiB, or on a GPU, which a learner may share later, a quarter of its free memory.
     """
 
     def __init__(
         self,
         model: PreTrainedModel,
         encoder: Encoder,
+        sampling: Sampling = _SAMPLING,
         *,
-        temperature: float = 1.0,
-        narrowing: Narrowing = _AS_IT_IS,
-        max_new_tokens: int = 32,
-        max_batch: int = 64,
         seed: int = 0,
+        max_batch: int = 64,
         max_cache_bytes: int | None = None,
     ) -> None:
         text = model.config.text_config
@@ -90,8 +86,7 @@ class LocalEngine:
         self.rows = 0  # completions in progress, summed over the passes
         self._encoder = encoder
         self._version = 0
-        self._temperature, self._narrowing = temperature, narrowing
-        self._max_new_tokens = max_new_tokens
+        self._sampling = sampling
         self._max_batch = max_batch
         self._max_context: int = text.max_position_embeddings
         self._merge: int = model.config.vision_config.spatial_merge_size
@@ -104,13 +99,12 @@ class LocalEngine:
             device=model.device,
             max_bytes=_cache_bytes(model.device) if max_cache_bytes is None else max_cache_bytes,
         )
-        self._inbox: queue.SimpleQueue[_Sequence | _Weights | str | None] = (
-            queue.SimpleQueue()
-        )  # str: a conversation to forget
+        # A str is a conversation to forget, None the end.
+        self._inbox: queue.SimpleQueue[_Sequence | _Weights | str | None] = queue.SimpleQueue()
         self._waiting: deque[_Sequence] = deque()
         self._running: list[_Sequence] = []
-        self._door = threading.Lock()  # what is put in while it is open is answered
-        self._is_open = True
+        self._accepts = True  # what is put into the inbox until it ends is answered
+        self._lock = threading.Lock()  # held while `_accepts` is read or changed
         self._died: Exception | None = None
         self._worker = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._worker.start()
@@ -125,7 +119,7 @@ class LocalEngine:
         An exception of the model is raised for every completion in progress; the weights did not change, so
         the request may be tried again. Raises FaultError (origin "policy") if the context is too long.
         """
-        limit = min(self._max_new_tokens, self._max_context - len(request.ids))
+        limit = min(self._sampling.max_new_tokens, self._max_context - len(request.ids))
         if limit < 1:
             message = (
                 f"{len(request.ids)} tokens, and the model knows {self._max_context}; show fewer screenshots"
@@ -155,8 +149,8 @@ class LocalEngine:
         self._worker.join()
 
     def _put(self, message: _Sequence | _Weights) -> None:
-        with self._door:
-            if not self._is_open:
+        with self._lock:
+            if not self._accepts:
                 raise RuntimeError("the engine is closed") from self._died
             self._inbox.put(message)
 
@@ -167,8 +161,8 @@ class LocalEngine:
             self._work()
         except Exception as error:  # a bug of ours: raised for all that wait
             self._died = error
-        with self._door:
-            self._is_open = False
+        with self._lock:
+            self._accepts = False
         late: list[Future[Any]] = [row.answer for row in (*self._running, *self._waiting)]
         while not self._inbox.empty():
             match self._inbox.get():
@@ -334,7 +328,7 @@ class LocalEngine:
         finite = scores.amax(dim=-1).isfinite()
         scores[~finite] = 0  # drawn from and thrown away: torch.multinomial fails on NaN
         so_far = [row.ids for row in self._running]
-        tokens, logprobs = draw(scores, so_far, self._temperature, self._narrowing, self._generator)
+        tokens, logprobs = draw(scores, so_far, self._sampling, self._generator)
         sampled = zip(tokens.tolist(), logprobs.tolist(), strict=True)
         return [one if sound else None for one, sound in zip(sampled, finite.tolist(), strict=True)]
 

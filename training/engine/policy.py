@@ -6,7 +6,6 @@ exact token sequences that were sampled in.
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 
 from guiagent.actions import ACTIONS
 from guiagent.errors import DialectError
@@ -15,13 +14,13 @@ from guiagent.types import Observation, PolicyOutput
 from training.config import HistoryConfig
 from training.engine.engine import Engine, Request
 from training.engine.local import LocalEngine
-from training.engine.sampling import Narrowing
+from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
 from training.inputs.history import addition
 from training.model.pretrained import on_accelerator, open_model
 
 FULL_HISTORY = HistoryConfig()
-_AS_IT_IS = Narrowing()
+_SAMPLING = Sampling()
 
 
 class EnginePolicy:
@@ -71,34 +70,22 @@ class EnginePolicy:
 
 
 class LocalPolicy(EnginePolicy):
-    """A policy that samples a checkpoint in this process. Close it when done."""
+    """A policy that samples the checkpoint of `encoder` in this process. Close it when done."""
 
     engine: LocalEngine
 
     def __init__(
         self,
-        checkpoint: Path,
+        encoder: Encoder,
+        sampling: Sampling = _SAMPLING,
         *,
-        dialect: str = "ui-tars",
-        max_pixels: int | None = None,
         history: HistoryConfig = FULL_HISTORY,
-        temperature: float = 1.0,
-        narrowing: Narrowing = _AS_IT_IS,
-        max_new_tokens: int = 32,
-        max_batch: int = 64,
         seed: int = 0,
+        max_batch: int = 64,
     ) -> None:
-        """Raises InfrastructureError if there is no checkpoint of a Qwen-VL model, or a damaged one."""
-        encoder = Encoder(checkpoint, dialect, max_pixels)
-        engine = LocalEngine(
-            on_accelerator(open_model(checkpoint)),
-            encoder,
-            temperature=temperature,
-            narrowing=narrowing,
-            max_new_tokens=max_new_tokens,
-            max_batch=max_batch,
-            seed=seed,
-        )
+        """Raises InfrastructureError if the checkpoint has no weights, or damaged ones."""
+        model = on_accelerator(open_model(encoder.checkpoint))
+        engine = LocalEngine(model, encoder, sampling, seed=seed, max_batch=max_batch)
         super().__init__(encoder, engine, history)
 
 

@@ -14,29 +14,35 @@ is clipped.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 
-class Narrowing(NamedTuple):
-    """Changes to the distribution that tokens are drawn from; the policy's own is unchanged.
+@dataclass(frozen=True)
+class Sampling:
+    """The settings by which an engine draws completions.
 
-    `top_p`: draw only from the smallest set of likeliest tokens that together have this probability.
-    `frequency_penalty`: subtracted from a token's logit for each time that it is in the completion so far,
-    before the temperature (vLLM's order, which is OpenAI's).
+    `temperature` 0 is greedy. `top_p` and `frequency_penalty` change what is drawn; the policy, and so the
+    log-probabilities, stay as they are.
     """
 
-    top_p: float = 1.0
+    temperature: float = 1.0
+    top_p: float = 1.0  # draw from the smallest set of likeliest tokens that together have this probability
+    # Subtracted from a token's logit for each time that it is in the completion so far, before the
+    # temperature (vLLM's order, which is OpenAI's).
     frequency_penalty: float = 0.0
+    max_new_tokens: int = 32  # largest number of tokens in a completion
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
 
     @property
     def narrows(self) -> bool:
-        return self != _NOTHING
-
-
-_NOTHING = Narrowing()
+        """Whether tokens are drawn from another distribution than the policy's own."""
+        return self.top_p != 1 or self.frequency_penalty != 0
 
 
 def penalised(logits: Tensor, completions: Sequence[Sequence[int]], penalty: float) -> Tensor:
@@ -66,21 +72,19 @@ def nucleus(logprobs: Tensor, top_p: float) -> Tensor:
 def draw(
     logits: Tensor,
     completions: Sequence[Sequence[int]],
-    temperature: float,
-    narrowing: Narrowing,
+    sampling: Sampling,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
     """Draw [rows] tokens; return them and their [rows] log-probabilities under the policy.
 
-    `narrowing` changes what is drawn, not the log-probabilities. `logits` [rows, vocabulary] are -inf for
-    tokens that are never sampled; `completions` are the tokens that each row has sampled so far. Temperature
-    0 is greedy: all mass is on one token, and its log-probability is 0.
+    `logits` [rows, vocabulary] are -inf for tokens that are never sampled; `completions` are the tokens that
+    each row has sampled so far. Greedy sampling puts all mass on one token: its log-probability is 0.
     """
-    scores = penalised(logits, completions, narrowing.frequency_penalty)
-    if temperature == 0:
+    scores = penalised(logits, completions, sampling.frequency_penalty)
+    if sampling.greedy:
         tokens = scores.argmax(dim=-1)
         return tokens, torch.zeros(tokens.shape)
-    policy = torch.log_softmax(logits / temperature, dim=-1)
-    drawn = policy if scores is logits else torch.log_softmax(scores / temperature, dim=-1)
-    tokens = torch.multinomial(nucleus(drawn, narrowing.top_p).exp(), 1, generator=generator)
+    policy = torch.log_softmax(logits / sampling.temperature, dim=-1)
+    drawn = policy if scores is logits else torch.log_softmax(scores / sampling.temperature, dim=-1)
+    tokens = torch.multinomial(nucleus(drawn, sampling.top_p).exp(), 1, generator=generator)
     return tokens[:, 0], policy.gather(-1, tokens)[:, 0]

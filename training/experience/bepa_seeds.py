@@ -35,7 +35,7 @@ from training.inputs.contexts import contexts
 from training.inputs.encoder import Encoder
 from training.inputs.history import addition
 from training.inputs.packing import tree
-from training.model.network import Network, Placement
+from training.model.network import Checkpoints, Network, Placement
 
 _HEADING = "A plan that led another to the goal; follow it as far as it fits:"
 _STEPS, _CHARS = 12, 200  # of a plan, and of each of its steps
@@ -59,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Progress(NamedTuple):
-    tasks: int  # settled: with a success, or with every attempt made
+    tasks: int  # tasks with a success or with every attempt made
     of: int
     seeds: int
     episodes: int
@@ -158,11 +158,10 @@ async def make_seeds(
     encoder = Encoder(start, config.dialect, config.max_pixels)
     with TrajectoryStore(run / "trajectories") as store, Journal(run / "plans.jsonl", Plan) as plans:
         network = Network(
-            start,
+            Checkpoints(start, start),
             encoder,
             config.update,
             Placement(),
-            start=start,
             temperature=config.rollout.temperature,
         )
         engine = open_engine(config, encoder, run, seed=config.seed + len(store))

@@ -24,12 +24,12 @@ from guiagent.errors import Fault, FaultError, GuiAgentError, InfrastructureErro
 from training.config import TrainConfig, checkpoint_folder
 from training.engine.engine import Completion, EngineStats, Request
 from training.engine.factory import open_engine
-from training.engine.frames import FrameCache, Missing, name_of, show
+from training.engine.frames import FrameCache, Missing, ask_with_frames, name_of
 from training.inputs.encoder import Encoder
 
 PAUSE_S = 1.0
-_AWAY_S = 300.0  # after which an episode is given up: a node was lost and not replaced
-_LOADING_S = 300.0  # for all engines to load new weights
+_AWAY_S = 300.0  # time until an episode is given up: a node was lost and not replaced
+_LOADING_S = 300.0  # time for all engines to load new weights
 _ANSWER_S = 10.0
 _NO_WEIGHTS = -1
 
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
     conversation: str
     ids: list[int]
-    names: list[str]  # of the frames, in order
+    names: list[str]  # names of the frames, in order
     sent: dict[str, bytes]
 
 
@@ -94,13 +94,12 @@ class RayEngine:
 
     def __init__(self, *names: str) -> None:
         self._hosts: list[ActorHandle[Any]] = [ray.get_actor(name) for name in names]
-        self._newest: tuple[Any, str, int] | None = (
-            None  # a reference to the weights, their digest and version
-        )
+        # A reference to the weights, their digest and their version.
+        self._newest: tuple[Any, str, int] | None = None
         self._sending = threading.Lock()
         self._closed = threading.Event()
-        self._keeper: threading.Thread | None = None
-        self._broken: Exception | None = None  # what ended the keeper
+        self._watcher: threading.Thread | None = None
+        self._broken: Exception | None = None  # what ended the watcher
         self._totals = [_Total() for _ in self._hosts]
 
     @property
@@ -120,7 +119,7 @@ class RayEngine:
         names = [name_of(frame) for frame in request.frames]
         for attempt in range(int(_AWAY_S / PAUSE_S) * len(self._hosts)):
             host = self._hosts[(home + attempt) % len(self._hosts)]
-            answer = await show(names, partial(self._ask, host, request, names))
+            answer = await ask_with_frames(names, partial(self._ask, host, request, names))
             if isinstance(answer, Completion):
                 return answer
             if isinstance(answer, Fault):
@@ -162,14 +161,14 @@ class RayEngine:
         with self._sending:
             self._newest = ray.put(data), xxhash.xxh3_128_hexdigest(data), version
             self._send(self._hosts)
-        if self._keeper is None:
-            self._keeper = threading.Thread(target=self._keep, name="weights", daemon=True)
-            self._keeper.start()
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, name="weights", daemon=True)
+            self._watcher.start()
 
     def close(self) -> None:
         self._closed.set()
-        if self._keeper is not None:
-            self._keeper.join()
+        if self._watcher is not None:
+            self._watcher.join()
 
     def _send(self, hosts: Sequence[ActorHandle[Any]]) -> None:
         assert self._newest is not None
@@ -180,15 +179,15 @@ class RayEngine:
                 "look at that node's memory and network, then start the run again"
             )
 
-    def _keep(self) -> None:
+    def _watch(self) -> None:
         """Send the newest weights to every engine that came back without them, and read all statistics."""
         try:
             while not self._closed.wait(PAUSE_S):
-                self._look_after()
+                self._check_hosts()
         except Exception as error:  # raised by the next call of `load_weights`
             self._broken = error
 
-    def _look_after(self) -> None:
+    def _check_hosts(self) -> None:
         versions = _in_time([host.version.remote() for host in self._hosts], _ANSWER_S)
         with self._sending:
             behind = [

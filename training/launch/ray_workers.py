@@ -32,7 +32,7 @@ from training.rollout.proposals import Suggestion
 from training.rollout.setup import RolloutWorkers, WorkerContext
 from training.rollout.worker import LocalRolloutWorker, WorkerLost
 
-WorkerHost = tuple[Any, Sequence[int]]  # an actor of `RolloutHost`, and the slots that it has
+WorkerHost = tuple[Any, Sequence[int]]  # an actor of `RolloutHost` and its slots
 
 _decode = msgspec.msgpack.Decoder(Trajectory).decode
 
@@ -42,7 +42,7 @@ class Played(NamedTuple):
 
     trajectory: bytes  # msgpack
     frames: list[bytes]
-    faults: dict[str, int]  # of leases since the last one, by code
+    faults: dict[str, int]  # counts of lease faults since the last episode, by code
 
 
 class RolloutHost:
@@ -59,14 +59,7 @@ class RolloutHost:
         self._frames = {slot: _Frames() for slot in slots}
         self._workers = {
             slot: LocalRolloutWorker(
-                client,
-                policy,
-                taskset,
-                self._frames[slot],
-                f"rollout {slot}",
-                kind=config.device.kind,
-                grants=config.device.grants,
-                frame=config.device.frame,
+                client, policy, taskset, self._frames[slot], f"rollout {slot}", config.device
             )
             for slot in slots
         }

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -27,7 +27,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from guiagent.errors import DivergedError, InfrastructureError, UsageError
 from training.config import TrainConfig
-from training.distributed.parallel import MEETING, Distributed, LostProcess
+from training.distributed.parallel import MEETING, Distributed, LostProcess, collective, joined
 from training.launch.leading import FollowerRanks
 from training.launch.leading import follow as follow_rank_0
 from training.launch.leading import leading as followers_led
@@ -61,6 +61,28 @@ def follow(config: TrainConfig, ranks: Distributed) -> None:
         follow_rank_0(config, ranks)
     except (LostProcess, DivergedError):  # rank 0 raises the latter too, and reports it
         sys.exit(QUIET)
+
+
+@contextmanager
+def joined_alike() -> Iterator[Distributed]:
+    """Join processes that all do the same, without a leader. Rank 0 reports an error that all of them raise.
+
+    If a process was lost, the others end silently, provided that our own launcher is there to report it.
+    """
+    with joined() as ranks:
+        try:
+            with collective("learning"):
+                yield ranks
+        except LostProcess:
+            if ranks.rank or launched_here():
+                sys.exit(QUIET)
+            raise
+        except (UsageError, DivergedError) as error:
+            if ranks.rank == 0:
+                raise
+            with suppress(LostProcess), collective("ending"):
+                ranks.receive()  # until rank 0 has reported and ended: the launcher ends all when one ends
+            sys.exit(error.exit_code)
 
 
 def launched() -> bool:

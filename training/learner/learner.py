@@ -44,7 +44,7 @@ from training.losses.objective import no_sums, objective_loss
 from training.losses.segments import firsts
 from training.losses.tokens import Tokens
 from training.model.critic import Critic, with_end
-from training.model.network import Network, Placement
+from training.model.network import Checkpoints, Network, Placement
 from training.replay import Group
 
 _MAX_SKIPPED = 5
@@ -104,11 +104,10 @@ class Learner:
         if context.temperature == 0:
             raise UsageError("rollout.temperature 0 always samples the same: nothing can be learned from it")
         self._network = Network(
-            checkpoint,
+            Checkpoints(checkpoint, context.start or checkpoint),
             encoder,
             config,
             placement,
-            start=context.start or checkpoint,
             reference="reference" in algorithm.signals,
             temperature=context.temperature,
         )

@@ -44,29 +44,37 @@ class Placement:
         return cls(ranks.device, ranks, partial(shard, ranks=ranks, precision=getattr(torch, precision)))
 
 
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoint to go on from, and the one that the whole run began with."""
+
+    newest: Path
+    start: Path
+
+
 class Network:
     """A checkpoint opened for training.
 
     Without adapters all weights are float32 and trained, whatever `config.precision` the activations have;
-    with adapters only these are, and the frozen weights keep the precision they were saved in. `start` is the
-    checkpoint the whole run began with: the base of the adapters, and the `reference` if one is wanted.
+    with adapters only these are, and the frozen weights keep the precision they were saved in. The run's
+    first checkpoint is the base of the adapters, and the `reference` if one is wanted.
     """
 
     def __init__(
         self,
-        checkpoint: Path,
+        checkpoints: Checkpoints,
         encoder: Encoder,
         config: OptimizationConfig,
         placement: Placement,
         *,
-        start: Path,
         reference: bool = False,
         temperature: float = 1.0,
     ) -> None:
-        saved = checkpoint / lora.FOLDER
+        newest, start = checkpoints.newest, checkpoints.start
+        saved = newest / lora.FOLDER
         # A run that begins with a checkpoint of another one begins with all of it, and new adapters.
-        resuming = config.lora is not None and checkpoint != start and saved.is_dir()
-        model = open_model(start if resuming else checkpoint)
+        resuming = config.lora is not None and newest != start and saved.is_dir()
+        model = open_model(start if resuming else newest)
         self._work = Work.of(model)
         if config.gradient_checkpointing:
             model.activation_checkpointing_enable({"use_reentrant": False})

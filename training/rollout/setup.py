@@ -27,7 +27,7 @@ class WorkerContext(NamedTuple):
 
     run: Path
     encoder: Encoder  # shared with the learner, so that a screenshot prepared for sampling is reused there
-    seed: int  # of sampling; a different one each time the run is started
+    seed: int  # seed of sampling; another one each time the run is started
     taskset: Taskset
     keep_frame: Callable[[bytes], str]
 
@@ -41,14 +41,7 @@ def local_workers(config: TrainConfig, farm: FarmClient, context: WorkerContext)
         policy = EnginePolicy(context.encoder, engine, config.rollout.history)
         workers = [
             LocalRolloutWorker(
-                farm,
-                policy,
-                context.taskset,
-                context.keep_frame,
-                f"rollout {n}",
-                kind=config.device.kind,
-                grants=config.device.grants,
-                frame=config.device.frame,
+                farm, policy, context.taskset, context.keep_frame, f"rollout {n}", config.device
             )
             for n in range(config.rollout.devices)
         ]

@@ -5,7 +5,7 @@ process and on other hosts (`training.launch.ray`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Protocol, cast
 
@@ -14,12 +14,13 @@ from guiagent.client.play import DeviceSlot
 from guiagent.episode import run_episode
 from guiagent.errors import FaultError
 from guiagent.protocols import Policy, Taskset
-from guiagent.types import FrameFormat, ObserveSpec, Trajectory
-from guiagent.wire import Grant
+from guiagent.types import ObserveSpec, Trajectory
+from training.config import DeviceConfig
 from training.replay import EpisodeRequest
 from training.rollout.proposals import Proposing, Suggestion, suggest
 
 _LEASE_TTL_S = 30.0
+_BROWSER = DeviceConfig()
 
 
 class WorkerLost(FaultError):
@@ -53,7 +54,10 @@ class RolloutWorker(Hashable, Protocol):
 
 
 class LocalRolloutWorker:
-    """A worker in this process: keeps a device of `farm` on lease, and leases another one after a fault."""
+    """A worker in this process: keeps a device of `farm` on lease, and leases another one after a fault.
+
+    `label` names the worker where the farm's leases are shown.
+    """
 
     def __init__(
         self,
@@ -62,17 +66,14 @@ class LocalRolloutWorker:
         taskset: Taskset,
         keep_frame: Callable[[bytes], str],
         label: str,
-        *,
-        kind: str = "browser",
-        grants: Sequence[Grant] = ("exec",),
-        frame: FrameFormat = "png",
+        device: DeviceConfig = _BROWSER,
     ) -> None:
-        lease = partial(farm.lease, kind, ttl=_LEASE_TTL_S, grants=tuple(grants), label=label)
+        lease = partial(farm.lease, device.kind, ttl=_LEASE_TTL_S, grants=device.grants, label=label)
         self._slot = DeviceSlot(lease, persistent=True)
         self._policy = policy
         self._taskset = taskset
         self._keep_frame = keep_frame
-        self._spec = ObserveSpec(frame=frame)
+        self._spec = ObserveSpec(frame=device.frame)
 
     @property
     def faults(self) -> Counter[str]:

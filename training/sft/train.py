@@ -37,7 +37,7 @@ from training.learner import optimizers
 from training.learner.fitting import Fit, Schedule, claimed
 from training.learner.microbatches import Pass, passes
 from training.metrics.writer import Metrics, accelerator_figures
-from training.model.network import Network, Placement
+from training.model.network import Checkpoints, Network, Placement
 from training.sft.data import Draw, demonstration, drawn, split
 
 
@@ -46,9 +46,9 @@ class Progress(NamedTuple):
 
     step: int
     steps: int
-    loss: float  # of this step
-    held_out_loss: float | None  # the last one measured; None if nothing is held out
-    tokens_per_second: float  # of packed tokens, over all processes
+    loss: float  # loss of this step
+    held_out_loss: float | None  # last measured held-out loss; None if nothing is held out
+    tokens_per_second: float  # packed tokens, over all processes
 
 
 class Fitted(NamedTuple):
@@ -114,11 +114,10 @@ class SftTrainer:
         self._encoder = Encoder(began_with, config.dialect, config.max_pixels)
         update = config.update
         self._network = Network(
-            loaded.model if loaded else began_with,
+            Checkpoints(loaded.model if loaded else began_with, began_with),
             self._encoder,
             update,
             Placement.over(ranks, update.precision) if ranks else Placement(),
-            start=began_with,
         )
         self._parameters = [one for one in self._network.model.parameters() if one.requires_grad]
         self._optimizer = optimizers.make(

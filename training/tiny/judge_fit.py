@@ -30,6 +30,7 @@ from rewards.judges.cases import JudgeInput, case_of
 from rewards.tasksets.miniwob import TRAIN_TASKS
 from training.config import SMALL_POLICY, JudgeFitConfig
 from training.engine.policy import LocalPolicy
+from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
 from training.model.pretrained import open_model
 from training.tiny import collecting, forgeries, labelled, model, supervised
@@ -37,7 +38,7 @@ from training.tiny.collecting import Job, KeepFrame, OnProgress, Progress
 from training.tiny.judge import Thresholds
 from training.tiny.reading import read, show, verdicts
 
-EPISODES = "episodes"  # their store in a run's folder
+EPISODES = "episodes"  # folder of the episodes in a run's folder
 
 MAX_NEW_TOKENS = 16
 _HELD_OUT = 10  # one episode in so many is for measuring the thresholds
@@ -48,14 +49,14 @@ _OWN_WEIGHT = 3  # how often a page's own task is drawn, against each kind of pr
 _HARD_WEIGHT = 3  # how often `_HARD` pages are drawn, against others: their elements differ in a few pixels
 _HARD = frozenset({"click-test-2", "click-color", "click-widget", "identify-shape"})
 _FALSE_PASSES, _FALSE_FAILS = 0.05, 0.05  # share of failures a vote may pass, of successes it may fail
-_CASES = 64  # measured at a time
+_CASES = 64  # cases measured at once
 
 
 async def collect(
     farm: FarmClient, store: TrajectoryStore, config: JudgeFitConfig, on_progress: OnProgress
 ) -> None:
     """Run and commit `config.labelled` episodes; those already in the store are not run again."""
-    policy = LocalPolicy(SMALL_POLICY, max_new_tokens=MAX_NEW_TOKENS, seed=config.seed)
+    policy = LocalPolicy(Encoder(SMALL_POLICY), Sampling(max_new_tokens=MAX_NEW_TOKENS), seed=config.seed)
     plan = labelled.plan(config.labelled, config.seed, TRAIN_TASKS, DEMONSTRATIONS)
     try:
         await collecting.collect(

@@ -1,13 +1,20 @@
 """Open a policy by the name that a user gives: a baseline, a model server or a checkpoint."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from guiagent.dialects import find_dialect
-from guiagent.policies import ChatPolicy, NullPolicy, OraclePolicy, RandomElementPolicy, RandomPolicy
+from guiagent.policies import (
+    ChatPolicy,
+    ChatServer,
+    NullPolicy,
+    OraclePolicy,
+    RandomElementPolicy,
+    RandomPolicy,
+)
 from guiagent.protocols import Policy
 from training.config import HistoryConfig, TrainConfig, checkpoint_folder
 from training.experience.library import Experienced, Experiences, read
@@ -18,13 +25,13 @@ BASELINES = {
     "random-element": RandomElementPolicy,
     "oracle": OraclePolicy,
 }
-TOLD = frozenset({"random-element", "oracle"})  # these read a task's probes "candidates" and "oracle"
+PROBING = frozenset({"random-element", "oracle"})  # they read a task's probes "candidates" and "oracle"
 _FULL_HISTORY = HistoryConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """Settings of a model's prompts and sampling."""
+class PolicySettings:
+    """The settings of a model's prompts and of its sampling."""
 
     temperature: float
     top_p: float = 1.0
@@ -35,18 +42,9 @@ class Sampling:
     max_pixels: int | None = None
     experiences: Experiences | None = None  # of earlier attempts, for its prompts
 
-    def of_request(self) -> dict[str, float]:
-        """Sampling fields of a request to an OpenAI-compatible server, without those that narrow nothing."""
-        fields = {"temperature": self.temperature, "max_tokens": self.max_new_tokens}
-        if self.top_p != 1.0:
-            fields["top_p"] = self.top_p
-        if self.frequency_penalty:
-            fields["frequency_penalty"] = self.frequency_penalty
-        return fields
-
     @classmethod
     def of_training(cls, config: TrainConfig) -> Self:
-        """The settings that a run's rollouts are sampled with."""
+        """Return the settings that a run's rollouts are sampled with."""
         rollout = config.rollout
         return cls(
             temperature=rollout.temperature,
@@ -60,54 +58,62 @@ class Sampling:
 
 
 def history_of(images: int | None) -> HistoryConfig:
-    """The history that shows the last `images` screenshots, or all of them."""
+    """Return the history that shows the last `images` screenshots; None: all of them."""
     return _FULL_HISTORY if images is None else HistoryConfig(kind="sliding", images=images)
 
 
 def load_experiences(library: Path | None) -> Experiences | None:
-    """The experiences in a library's file. Raises what `training.experience.library.read` raises."""
+    """Load the experiences in a library's file. Raises what `training.experience.library.read` raises."""
     return None if library is None else read(library)
 
 
-@contextmanager
-def open_policy(name: str, sampling: Sampling) -> Iterator[Policy]:
-    """Open a baseline, a server's http(s)://HOST/v1#MODEL, or a checkpoint that `checkpoint_folder` finds."""
-    if name in BASELINES:
-        yield BASELINES[name]()
-        return
-    with _open_model(name, sampling) as policy:
-        yield policy if sampling.experiences is None else Experienced(policy, sampling.experiences)
+@asynccontextmanager
+async def open_policy(name: str, settings: PolicySettings) -> AsyncIterator[Policy]:
+    """Open a baseline, a server's http(s)://HOST/v1#MODEL, or a checkpoint that `checkpoint_folder` finds.
+
+    The policy is closed at the end of the context: a server's connections, or a model's thread.
+    """
+    async with AsyncExitStack() as held:
+        if name in BASELINES:
+            yield BASELINES[name]()
+            return
+        policy: Policy
+        if name.startswith(("http://", "https://")):
+            policy = chat = _chat_policy(name, settings)
+            held.push_async_callback(chat.close)
+        else:
+            policy = _local_policy(name, settings, held)
+        yield policy if settings.experiences is None else Experienced(policy, settings.experiences)
 
 
-@contextmanager
-def _open_model(name: str, sampling: Sampling) -> Iterator[Policy]:
-    if name.startswith(("http://", "https://")):
-        url, _, model = name.partition("#")
-        history = sampling.history
-        yield ChatPolicy(
-            url,
-            model,
-            find_dialect(sampling.dialect),
-            max_images=None if history.kind == "full" else history.images,
-            sampling=sampling.of_request(),
-        )
-        return
+def _chat_policy(name: str, settings: PolicySettings) -> ChatPolicy:
+    url, _, model = name.partition("#")
+    history = settings.history
+    fields = {"temperature": settings.temperature, "max_tokens": settings.max_new_tokens}
+    if settings.top_p != 1.0:  # what narrows nothing is left out: not every server knows it
+        fields["top_p"] = settings.top_p
+    if settings.frequency_penalty:
+        fields["frequency_penalty"] = settings.frequency_penalty
+    return ChatPolicy(
+        ChatServer(url, model),
+        find_dialect(settings.dialect),
+        max_images=None if history.kind == "full" else history.images,
+        sampling=fields,
+    )
+
+
+def _local_policy(name: str, settings: PolicySettings, held: AsyncExitStack) -> Policy:
     import torch
 
     from training.engine.policy import LocalPolicy
-    from training.engine.sampling import Narrowing
+    from training.engine.sampling import Sampling
+    from training.inputs.encoder import Encoder
 
     torch.set_num_threads(1)
     policy = LocalPolicy(
-        checkpoint_folder(name),
-        dialect=sampling.dialect,
-        max_pixels=sampling.max_pixels,
-        history=sampling.history,
-        temperature=sampling.temperature,
-        narrowing=Narrowing(sampling.top_p, sampling.frequency_penalty),
-        max_new_tokens=sampling.max_new_tokens,
+        Encoder(checkpoint_folder(name), settings.dialect, settings.max_pixels),
+        Sampling(settings.temperature, settings.top_p, settings.frequency_penalty, settings.max_new_tokens),
+        history=settings.history,
     )
-    try:
-        yield policy
-    finally:
-        policy.close()
+    held.callback(policy.close)
+    return policy

@@ -1,4 +1,4 @@
-"""`guiagent run`: one policy, one browser, one instruction in a user's own words."""
+"""`guiagent run`: lets a policy carry out a user's instruction in one browser."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from eval.report.page import write_episodes
 from guiagent.cli.common.farm import own_farm
-from guiagent.cli.common.policy import Sampling, open_policy
+from guiagent.cli.common.policy import PolicySettings, open_policy
 from guiagent.episode import run_episode
 from guiagent.errors import FaultError
 from guiagent.protocols import Device, Task
@@ -20,7 +20,7 @@ from rewards.tasksets.miniwob import MiniWobTask
 
 @dataclass(frozen=True)
 class OpenTask:
-    """A page to begin at and an instruction; nothing checks the outcome, so its score stays unknown."""
+    """A start page and an instruction. Nothing checks the outcome: the score stays unknown."""
 
     url: str
     instruction: str
@@ -44,7 +44,7 @@ class OpenTask:
 
 @dataclass(frozen=True)
 class MiniWobPage(MiniWobTask):
-    """A page of the package `miniwob`, seeded and checked by itself, with the user's words as instruction."""
+    """A page of the package `miniwob`, with its own seeding and check, and the user's instruction."""
 
     instruction: str = ""
 
@@ -54,6 +54,7 @@ class MiniWobPage(MiniWobTask):
 
 
 def make_task(instruction: str, url: str, max_steps: int) -> Task:
+    """Make a task of a page: "miniwob:NAME" has a check of its own, any other address has none."""
     scheme, _, page = url.partition(":")
     if scheme == "miniwob":
         return MiniWobPage(page, 0, max_steps, instruction=instruction)
@@ -65,11 +66,14 @@ def drive(
     url: str,
     policy: str,
     max_steps: int,
-    width: int,
-    height: int,
-    sampling: Sampling,
+    screen: tuple[int, int],
+    settings: PolicySettings,
     run: Path,
 ) -> None:
+    """Let a policy carry out an instruction in one browser of this size, and report the episode.
+
+    Raises FaultError if a fault ended it; the report is written all the same.
+    """
     console = Console()
 
     def say(index: int, observation: Observation, output: PolicyOutput) -> None:
@@ -79,20 +83,20 @@ def drive(
         )
 
     async def work(store: TrajectoryStore) -> Trajectory:
-        with open_policy(policy, sampling) as agent:
-            async with (
-                own_farm(1, width, height) as farm,
-                farm.client.lease("browser", grants=("exec",), label="guiagent run") as device,
-            ):
-                console.print(f"live page {farm.live_url}", soft_wrap=True)
-                task = make_task(instruction, url, max_steps)
-                spec = ObserveSpec(frame="png")
-                trajectory = await run_episode(
-                    task, device, agent, keep_frame=store.put_frame, spec=spec, on_step=say
-                )
-                trajectory.device, trajectory.lease_token = device.id, device.token
-                store.commit([trajectory])
-                return trajectory
+        async with (
+            open_policy(policy, settings) as agent,
+            own_farm(1, *screen) as farm,
+            farm.client.lease("browser", grants=("exec",), label="guiagent run") as device,
+        ):
+            console.print(f"live page {farm.live_url}", soft_wrap=True)
+            task = make_task(instruction, url, max_steps)
+            spec = ObserveSpec(frame="png")
+            trajectory = await run_episode(
+                task, device, agent, keep_frame=store.put_frame, spec=spec, on_step=say
+            )
+            trajectory.device, trajectory.lease_token = device.id, device.token
+            store.commit([trajectory])
+            return trajectory
 
     with TrajectoryStore(run / "trajectories") as store:
         trajectory = asyncio.run(work(store))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from guiagent import config as configuration
 from guiagent.cli.common.judge import open_judge
-from guiagent.cli.common.policy import Sampling, open_policy
+from guiagent.cli.common.policy import PolicySettings, open_policy
 from guiagent.client import FarmClient
 from guiagent.client.play import play
 from guiagent.protocols import Task
@@ -21,6 +21,7 @@ from rewards.judges.verdicts import Judge, Verdict
 from rewards.proposers.types import Outcome, Proposal, comparable, trial_outcome
 from rewards.proposers.validation import ProposalLog
 from rewards.tasksets.book import BookTask
+from training.config import DeviceConfig
 from training.replay import EpisodeRequest
 from training.rollout.worker import LocalRolloutWorker
 
@@ -107,16 +108,15 @@ async def open_trials(
 ) -> AsyncIterator[Trials]:
     """Open trials on devices of `farm`. Episodes are kept beside the book, in BOOK.trials."""
     config = configuration.load(JudgeConfig, trying.judge, [])
-    sampling = Sampling(temperature=1.0, dialect=trying.dialect)
+    settings = PolicySettings(temperature=1.0, dialect=trying.dialect)
+    device = DeviceConfig.model_validate({"kind": kind, "grants": tuple(grants)})
     async with AsyncExitStack() as held:
         store = held.enter_context(TrajectoryStore(book.path.with_suffix(".trials")))
-        policy = held.enter_context(open_policy(trying.policy, sampling))
+        policy = await held.enter_async_context(open_policy(trying.policy, settings))
         judge = open_judge(config)
         held.push_async_callback(judge.close)
         workers = [
-            LocalRolloutWorker(
-                farm, policy, _Proposed(book), store.put_frame, f"trial {k}", kind=kind, grants=grants
-            )
+            LocalRolloutWorker(farm, policy, _Proposed(book), store.put_frame, f"trial {k}", device)
             for k in range(trying.devices)
         ]
         yield Trials(book, workers, judge, store, trying)

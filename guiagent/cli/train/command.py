@@ -1,4 +1,4 @@
-"""`guiagent train`: a recipe, a farm of devices for it, and progress."""
+"""`guiagent train`: loads a recipe, opens a farm for it, trains, and shows progress."""
 
 import asyncio
 import tomllib
@@ -11,9 +11,9 @@ from rich.console import Console
 
 from eval.suites import find_suite
 from guiagent import config as configuration
-from guiagent.cli import Launch
 from guiagent.cli.common.farm import farm_of
 from guiagent.cli.common.progress import StageLine
+from guiagent.cli.train import Launch
 from guiagent.cli.train.experiment import Experiment, ShowTraining
 from guiagent.cli.train.launch import Train, TrainHere, TrainOnRay, WithRunReleased
 from guiagent.cli.train.recipes import OTHER_RECIPES, Launching, recipe_path
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 def train(
     recipe: str, run: str, overrides: list[str], launch: Launch = "process", processes: int = 2
 ) -> None:
+    """Carry out a recipe in `run`, a folder or a URL. Only `torchrun` heeds `processes`.
+
+    Raises UsageError for an unknown recipe, a bad config, or a launch that the recipe cannot use.
+    """
     path = recipe_path(recipe)
     console = Console()
     arguments = ["train", "--launch", launch, "--recipe", str(path), "--run", run]
@@ -59,17 +63,17 @@ def _here(
     from training.checkpoints.mirror import run_folder
 
     with run_folder(run, _warn(console)) as kept:
-        way = TrainHere(config, kept, followers)
+        train_here = TrainHere(config, kept, followers)
         if config.evaluation is not None:
-            _experiment(config, kept.path, recipe, way).conduct(console)
+            _experiment(config, kept.path, recipe, train_here).conduct(console)
         else:
-            asyncio.run(_reinforce(config, way, console))
+            asyncio.run(_reinforce(config, train_here, console))
 
 
 def _in_processes(
     config: TrainConfig, run: str, recipe: str, console: Console, processes: int, arguments: Sequence[str]
 ) -> None:
-    """The same command in several processes: the first one conducts the run, the others learn with it."""
+    """Run this command in several processes: the first one leads the run, the others share its learner."""
     from training.distributed.parallel import joined
     from training.launch import torchrun
 
@@ -88,28 +92,30 @@ def _on_ray(config: TrainConfig, run: str, recipe: str, console: Console) -> Non
     from training.checkpoints.mirror import run_folder
 
     warn = _warn(console)
-    way = TrainOnRay(config, run, warn)
+    train_on_ray = TrainOnRay(config, run, warn)
     if config.evaluation is None:
-        asyncio.run(_reinforce(config, way, console))
+        asyncio.run(_reinforce(config, train_on_ray, console))
         return
     with ExitStack() as held:
         folder = held.enter_context(run_folder(run, warn)).path
-        _experiment(config, folder, recipe, WithRunReleased(way, run, folder, held, warn)).conduct(console)
+        released = WithRunReleased(train_on_ray, run, folder, held, warn)
+        _experiment(config, folder, recipe, released).conduct(console)
 
 
-def _experiment(config: TrainConfig, run: Path, recipe: str, way: Train) -> Experiment:
+def _experiment(config: TrainConfig, run: Path, recipe: str, train: Train) -> Experiment:
     measured = config.evaluation
     assert measured is not None
     title, suite = f"Online RL by the recipe {recipe}", find_suite(measured.suite)
-    return Experiment(title, config, run, suite, measured.episodes, way)
+    return Experiment(title, config, run, suite, measured.episodes, train)
 
 
-async def _reinforce(config: TrainConfig, way: Train, console: Console) -> None:
+async def _reinforce(config: TrainConfig, train: Train, console: Console) -> None:
+    """Train without an evaluation before and after."""
     async with farm_of(config) as farm:
         devices = f"{config.rollout.devices} of kind {config.device.kind}"
         console.print(f"farm      {devices}  live page {farm.live_url}", soft_wrap=True)
         with StageLine(console, "1/1", "train") as line:
-            trained = await way(farm, ShowTraining(console, line))
+            trained = await train(farm, ShowTraining(console, line))
     _show(trained, console)
 
 

@@ -1,7 +1,7 @@
-"""`guiagent compare`: presets trained on the same recipe, seeds and environment steps; a table, a page, JSON.
+"""`guiagent compare`: trains presets on the same recipe, seeds and environment steps, and reports on them.
 
-A comparison is a folder with a run in PRESET/SEED each. What is finished is not done again; what was cut goes
-on.
+A comparison is a folder with the runs in PRESET/SEED. Finished runs are not repeated; an interrupted one is
+continued.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from eval.stats import Proportion
 from eval.suites import find_suite
 from guiagent import config as configuration
 from guiagent.cli.common.farm import Farm, farm_of
-from guiagent.cli.common.policy import Sampling
+from guiagent.cli.common.policy import PolicySettings
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit
-from guiagent.cli.evaluate.command import measure
+from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.train.caveats import caveats
 from guiagent.cli.train.experiment import ShowTraining
 from guiagent.cli.train.launch import judge_of
@@ -60,8 +60,10 @@ class _Cell:
     folder: Path
 
     def config(self, shared: TrainConfig, env_steps: int | None) -> TrainConfig:
-        """The recipe with what is the run's own, and without what its preset has no use for. The same seed
-        means the same tasks and pages for every preset."""
+        """Return the run's config: the recipe with its preset, seed and end, without what the preset ignores.
+
+        The same seed means the same tasks and pages for every preset.
+        """
         rollout = shared.rollout.model_copy(update={"seed": shared.rollout.seed + _TASK_SEEDS * self.seed})
         algorithm = find_algorithm(self.preset)
         update = {"algorithm": self.preset} | ({} if algorithm.replay else {"seeds": None})
@@ -87,10 +89,10 @@ def compare(
     env_steps: int | None,
     overrides: list[str],
 ) -> None:
-    """Train, measure and report. A run that diverges is left out of the report, and costs no other.
+    """Train, measure and report. A run that diverges is left out of the report; the others go on.
 
-    Raises UsageError for an unknown preset or recipe, and where `run` holds a comparison of another
-    configuration; at the end, with the report written, DivergedError where runs are missing in it.
+    Raises UsageError for an unknown preset or recipe, or if `run` holds a comparison of another config, and,
+    after the report is written, DivergedError if runs are missing in it.
     """
     if minutes is not None and env_steps is not None:
         raise UsageError("--minutes and --env-steps both say when a run ends: give one of them")
@@ -129,7 +131,7 @@ def compare(
 
 
 def fields_of(algorithm: object) -> dict[str, str]:
-    """All fields of a preset but its name as text, those of its parts by path: "objective.surrogate.low"."""
+    """Return all fields of a preset except its name as text, by path: "objective.surrogate.low"."""
     found: dict[str, str] = {}
 
     def walk(value: object, path: str) -> None:
@@ -168,7 +170,7 @@ def _text(value: object) -> str:
 def _end(
     config: TrainConfig, minutes: float | None, env_steps: int | None
 ) -> tuple[float | None, int | None]:
-    """When runs end: what was asked for, else what the recipe says."""
+    """Return when runs end, in minutes or environment steps: as asked for, else as the recipe says."""
     if minutes is None and env_steps is None:
         return (None, config.env_steps) if config.env_steps is not None else (config.minutes, None)
     return minutes, env_steps
@@ -187,20 +189,20 @@ def _claim(run: Path, shared: TrainConfig) -> None:
 
 
 class _Work(NamedTuple):
-    """Results of the runs."""
+    """The results of all runs."""
 
     done: list[SeedRun]
     diverged: list[_Cell]
-    budget: int | None  # environment steps of each; None where the first to say so never came
+    budget: int | None  # environment steps of each run; None if all diverged before it was known
 
 
 async def _work(
     cells: Sequence[_Cell], shared: TrainConfig, run: Path, env_steps: int | None, console: Console
 ) -> _Work:
-    """All runs, one after the other.
+    """Carry out all runs, one after the other.
 
-    Where only a time was given, the first run has that time, and all others as many environment steps as it
-    took. A farm is started only where something is left to do.
+    If only a time was given, the first run has that time, and all others as many environment steps as it
+    took. A farm is started only if something is left to do.
     """
     budget_path = run / "budget.json"
     spent = json.loads(budget_path.read_text())["env_steps"] if budget_path.is_file() else None
@@ -235,7 +237,7 @@ class _Trainer:
     console: Console
 
     async def run(self, cell: _Cell, config: TrainConfig, stage: str) -> dict[str, Any]:
-        """One run, or what is left of it; writes down that it is finished, and what came of it."""
+        """Carry out what is left of a run; write its results into the run's folder and return them."""
         from training.launch.launcher import OneProcess
         from training.launch.wiring import train
 
@@ -264,7 +266,7 @@ async def _trainer(shared: TrainConfig, console: Console) -> AsyncIterator[_Trai
 
 
 def _finished(cell: _Cell, env_steps: int | None) -> dict[str, Any] | None:
-    """What came of a run that had all of these environment steps; None where some of it is left to do."""
+    """Return the results of a run that had all of these environment steps; None if it is not finished."""
     path = cell.folder / _FINISHED
     if env_steps is None or not path.is_file():
         return None
@@ -304,25 +306,19 @@ def _seed_run(cell: _Cell, outcome: Mapping[str, Any]) -> SeedRun:
 async def _held_out(
     config: TrainConfig, trained: "Trained", farm: Farm, folder: Path, line: StageLine
 ) -> Mapping[str, Proportion]:
-    """The last policy on the recipe's suite, of its training tasks; empty where the recipe names none."""
+    """Measure the last policy on the training tasks of the recipe's suite; {} if the recipe names none."""
     if config.evaluation is None:
         return {}
-    result = await measure(
-        find_suite(config.evaluation.suite),
-        farm.client,
-        str(trained.policy),
-        "after",
-        folder / "eval" / f"after-{trained.step}",
-        config.evaluation.episodes,
-        config.rollout.devices,
-        Sampling.of_training(config),
-        line,
-    )
+    suite, settings = find_suite(config.evaluation.suite), PolicySettings.of_training(config)
+    evaluator = Evaluator(suite, farm.client, config.rollout.devices, settings)
+    out = folder / "eval" / f"after-{trained.step}"
+    policy, episodes = str(trained.policy), config.evaluation.episodes
+    result = await evaluator.measure(policy, "after", out, episodes, line)
     return {row.task: row.scheduled for row in result.tasks if row.trained}
 
 
 def _samples(folder: Path) -> list[Sample]:
-    """The run's episodes in the order of their commits; with a judge, by the truth it never saw."""
+    """Return the run's episodes in the order of their commits, scored by the tasks' checks alone."""
     samples, env_steps = [], 0
     with TrajectoryStore(folder / "trajectories", readonly=True) as store:
         for trajectory in store:

@@ -1,7 +1,7 @@
-"""An experiment: a farm of browsers, a policy measured, trained by online RL and measured again, a report.
+"""An experiment: starts a farm, measures a policy, trains it by online RL, measures it again, and reports.
 
-The suite's seeds are none that training used, and its checks are the pages' own: where a judge gave the
-rewards, they are the truth that the run never saw. Every stage goes on where it was interrupted.
+Training never uses the suite's seeds. The suite is scored by the pages' own checks, also if a judge gave the
+rewards of the training. Every stage continues where it was interrupted.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from eval.results import Comparison, SuiteResult, read_result, write_json
 from eval.suites.suite import Suite
 from guiagent.cli.common.farm import farm_of
 from guiagent.cli.common.memory import PeakMemory
-from guiagent.cli.common.policy import BASELINES, Sampling
+from guiagent.cli.common.policy import BASELINES, PolicySettings
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit
-from guiagent.cli.evaluate.command import measure
+from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.rewards.judged import judged_run
 from guiagent.cli.train.launch import Train
 from guiagent.storage.trajectories import TrajectoryStore
@@ -42,7 +42,7 @@ _FINISHED = "finished.json"
 
 @dataclass(frozen=True)
 class Experiment:
-    """What to train and what to measure it on; `episodes` per task and policy in each evaluation."""
+    """A policy to train and a suite to measure it on, with `episodes` per task and policy."""
 
     title: str
     config: TrainConfig
@@ -53,9 +53,9 @@ class Experiment:
     port: int = 0  # of the live page; 0 picks a free one
 
     def conduct(self, console: Console) -> None:
-        """Run it, or what is left of it; writes `report.html` and `summary.json` into the run's folder.
+        """Carry out what is left of the experiment; write `report.html` and `summary.json` into its folder.
 
-        A finished one is only shown again.
+        If nothing is left, only show its results again.
         """
         path, work = self.run / _FINISHED, self._work()
         if path.is_file() and (done := json.loads(path.read_text()))["work"] == work:
@@ -68,9 +68,9 @@ class Experiment:
             try:
                 measured = asyncio.run(_work(self, console))
             finally:
-                ledger = _add_session(self.run, time.monotonic() - began, memory.megabytes)
+                totals = _add_session(self.run, time.monotonic() - began, memory.megabytes)
         with StageLine(console, "5/5", "report") as line:
-            _report(self, measured, ledger)
+            _report(self, measured, totals)
             line.update(f"{self.run / 'report.html'}  {self.run / 'summary.json'}")
         results = {
             "eval/before": measured.before,
@@ -80,12 +80,12 @@ class Experiment:
         write_json(path, {"work": work, "results": [f"{folder}/results.json" for folder in results]})
         print_table([*results.values()], console)
         console.print(
-            f"wall {ledger['wall_seconds']:.0f} s  peak memory {ledger['peak_memory_mb']:.0f} MB",
+            f"wall {totals['wall_seconds']:.0f} s  peak memory {totals['peak_memory_mb']:.0f} MB",
             soft_wrap=True,
         )
 
     def _work(self) -> dict[str, Any]:
-        """What a finished run has done: with the same, there is nothing left to do."""
+        """Return what identifies the experiment: if a finished one had the same, nothing is left to do."""
         config = self.config.model_dump(mode="json")
         return {"config": config, "suite": self.suite.digest, "episodes": self.episodes}
 
@@ -116,8 +116,10 @@ def training_line(progress: "observer.Progress") -> str:
 
 
 class ShowTraining:
-    """Shows every update on `line`. Says once that judged success has run ahead of true success, and once
-    that it is back."""
+    """Shows every update on `line`, and warns on the console if judged success exceeds true success.
+
+    It warns once when the gap opens, and says once when it has closed.
+    """
 
     def __init__(self, console: Console, line: StageLine) -> None:
         self._console = console
@@ -144,23 +146,18 @@ async def _work(experiment: Experiment, console: Console) -> _Measured:
             farm = await stack.enter_async_context(farm_of(config, port=experiment.port))
             stage.update(f"{devices} headless browsers  live page {farm.live_url}")
 
-        sampling = Sampling.of_training(config)
-
-        async def evaluate(name: str, label: str, folder: Path, number: int) -> SuiteResult:
-            return await measure(
-                experiment.suite, farm.client, name, label, folder, number, devices, sampling, stage
-            )
-
+        settings, episodes = PolicySettings.of_training(config), experiment.episodes
+        measure = Evaluator(experiment.suite, farm.client, devices, settings).measure
         with StageLine(console, "2/5", "before") as stage:
-            few = min(experiment.episodes, _MOST_BASELINE_EPISODES)
-            baselines = [await evaluate(name, name, run / "eval" / name, few) for name in BASELINES]
-            before = await evaluate(config.policy, "before", run / "eval" / "before", experiment.episodes)
+            few = min(episodes, _MOST_BASELINE_EPISODES)
+            baselines = [await measure(name, name, run / "eval" / name, few, stage) for name in BASELINES]
+            before = await measure(config.policy, "before", run / "eval" / "before", episodes, stage)
             stage.update(_rates(before))
         with StageLine(console, "3/5", "train") as stage:
             trained = await experiment.train(farm, ShowTraining(console, stage))
         with StageLine(console, "4/5", "after") as stage:
             folder = run / "eval" / f"after-{trained.step}"  # trained on, the policy is another one
-            after = await evaluate(str(trained.policy), "after", folder, experiment.episodes)
+            after = await measure(str(trained.policy), "after", folder, episodes, stage)
             stage.update(_rates(after))
         return _Measured(before, after, folder, tuple(baselines))
 
@@ -172,16 +169,16 @@ def _rates(result: SuiteResult) -> str:
 
 
 def _add_session(run: Path, seconds: float, megabytes: float) -> dict[str, Any]:
-    """Sum up the run's sessions: an interrupted one counts as well as its continuation."""
+    """Add a session to the run's totals; an interrupted session counts as well as its continuation."""
     path = run / "sessions.json"
-    ledger = json.loads(path.read_text()) if path.is_file() else {"wall_seconds": 0.0, "peak_memory_mb": 0.0}
-    ledger["wall_seconds"] += seconds
-    ledger["peak_memory_mb"] = max(ledger["peak_memory_mb"], megabytes)
-    write_json(path, ledger)
-    return ledger
+    totals = json.loads(path.read_text()) if path.is_file() else {"wall_seconds": 0.0, "peak_memory_mb": 0.0}
+    totals["wall_seconds"] += seconds
+    totals["peak_memory_mb"] = max(totals["peak_memory_mb"], megabytes)
+    write_json(path, totals)
+    return totals
 
 
-def _report(experiment: Experiment, measured: _Measured, ledger: dict[str, Any]) -> None:
+def _report(experiment: Experiment, measured: _Measured, totals: dict[str, Any]) -> None:
     config, run = experiment.config, experiment.run
     before, after, train = (
         TrajectoryStore(folder / "trajectories", readonly=True)
@@ -196,10 +193,10 @@ def _report(experiment: Experiment, measured: _Measured, ledger: dict[str, Any])
     summary = RunSummary(
         title=experiment.title,
         commit=commit(),
-        wall_seconds=ledger["wall_seconds"],
+        wall_seconds=totals["wall_seconds"],
         episodes=len(rolled_out) + len(evaluated),
         env_steps=sum(len(t.steps) for t in rolled_out) + sum(episode.steps for episode in evaluated),
-        peak_memory_mb=ledger["peak_memory_mb"],
+        peak_memory_mb=totals["peak_memory_mb"],
         config=config.model_dump(mode="json"),
     )
     comparison = Comparison(measured.after, measured.before, measured.baselines)

@@ -1,4 +1,4 @@
-"""Recipes by name, and the commands of those that are not of online RL: warm starts, fine-tuning, judges."""
+"""Find recipes by name, and carry out those that are not online RL: warm starts, fine-tuning, judges."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from rich.console import Console
 from eval.report.table import print_table
 from eval.results import SuiteResult
 from eval.suites import find_suite
-from guiagent.cli import Launch
 from guiagent.cli.common.farm import own_farm
-from guiagent.cli.common.policy import Sampling, open_policy
+from guiagent.cli.common.policy import PolicySettings, open_policy
 from guiagent.cli.common.progress import StageLine
-from guiagent.cli.evaluate.command import measure
+from guiagent.cli.evaluate.evaluator import Evaluator
+from guiagent.cli.train import Launch
 from guiagent.client import FarmClient
 from guiagent.errors import UsageError
 from guiagent.storage.trajectories import TrajectoryStore
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def recipe_path(recipe: str) -> Path:
-    """A TOML file, or a shipped recipe by name."""
+    """Find a recipe: a TOML file, or a shipped one by its name. Raises UsageError if there is none."""
     shipped = Path(str(files("training") / "recipes"))
     for path in (Path(recipe), shipped / f"{recipe}.toml"):
         if path.is_file():
@@ -40,7 +40,7 @@ def recipe_path(recipe: str) -> Path:
 
 
 class Launching(NamedTuple):
-    """How a recipe was asked to be started. `arguments` start it as one of several processes."""
+    """The asked way to start a recipe. `arguments` are of the command that each of several processes runs."""
 
     by: Launch = "process"
     processes: int = 2
@@ -51,7 +51,7 @@ _HERE = Launching()
 
 
 class Collecting(Protocol):
-    """Of a recipe that plays episodes and then fits a model to them: the first part."""
+    """The first part of a recipe that plays episodes and then fits a model to them."""
 
     async def __call__(
         self, farm: FarmClient, store: TrajectoryStore, config: Any, on_progress: Callable[[Any], None]
@@ -66,7 +66,7 @@ def _collect_and_fit(
     wanted: int,
     console: Console,
 ) -> Path:
-    """What was fitted. `episodes` is the folder of their store, in the run's."""
+    """Play the `wanted` episodes into the store `episodes`, fit a model to them, and return its folder."""
     name = episodes.name
 
     async def play() -> None:
@@ -110,12 +110,11 @@ def _fine_tune(config: SftConfig, run: Path, console: Console, launching: Launch
         _fine_tuned(config, run, console)
         return
     from training.launch import torchrun
-    from training.launch.alike import joined_alike
 
     if not torchrun.launched():
         torchrun.start(launching.processes, launching.arguments)
         return
-    with joined_alike() as ranks:
+    with torchrun.joined_alike() as ranks:
         _fine_tuned(config, run, console, ranks)
 
 
@@ -137,7 +136,7 @@ def _fine_tuned(config: SftConfig, run: Path, console: Console, ranks: "Distribu
 
 
 def _fit_line(progress: "sft.Progress") -> str:
-    """One optimiser step in one line."""
+    """Format one optimiser step as one line."""
     p = progress
     held_out = "" if p.held_out_loss is None else f"  held out {p.held_out_loss:.3f}"
     return f"step {p.step:,} of {p.steps:,}  loss {p.loss:.3f}{held_out}  {p.tokens_per_second:,.0f} tokens/s"
@@ -164,20 +163,22 @@ async def _learn_experiences(config: ExperienceConfig, run: Path, console: Conso
 
     server = ModelServer(config.server)
     try:
-        with open_policy(config.policy, _sampling(config)) as policy:
-            async with own_farm(config.devices, WIDTH, HEIGHT) as farm:
-                with StageLine(console, number, "learn") as line:
-                    await distill.learn(
-                        config,
-                        run,
-                        farm.client,
-                        policy,
-                        server,
-                        lambda p: line.update(
-                            f"{p.groups:,} of {p.of:,} groups  success {p.success:5.1%}  "
-                            f"{p.experiences} experiences  {p.unreadable} answers unreadable"
-                        ),
-                    )
+        async with (
+            open_policy(config.policy, _settings(config)) as policy,
+            own_farm(config.devices, WIDTH, HEIGHT) as farm,
+        ):
+            with StageLine(console, number, "learn") as line:
+                await distill.learn(
+                    config,
+                    run,
+                    farm.client,
+                    policy,
+                    server,
+                    lambda p: line.update(
+                        f"{p.groups:,} of {p.of:,} groups  success {p.success:5.1%}  "
+                        f"{p.experiences} experiences  {p.unreadable} answers unreadable"
+                    ),
+                )
     finally:
         await server.close()
 
@@ -192,22 +193,20 @@ async def _measure(
     experiences: Experiences | None = None,
 ) -> SuiteResult:
     """Measure the policy on the suite, with the experiences in its prompt or without."""
-    suite, sampling = find_suite(evaluation.suite), _sampling(config, experiences)
+    suite, settings = find_suite(evaluation.suite), _settings(config, experiences)
     folder = run / "eval" / (label if experiences is None else f"{label}-{experiences.digest[:8]}")
     async with own_farm(config.devices, *suite.screen, kind=suite.device) as farm:
+        evaluator = Evaluator(suite, farm.client, config.devices, settings)
         with StageLine(console, number, label) as line:
-            return await measure(
-                suite, farm.client, config.policy, label, folder,
-                evaluation.episodes, config.devices, sampling, line,
-            )  # fmt: skip
+            return await evaluator.measure(config.policy, label, folder, evaluation.episodes, line)
 
 
-def _sampling(config: ExperienceConfig, experiences: Experiences | None = None) -> Sampling:
-    return Sampling(temperature=config.temperature, dialect=config.dialect, experiences=experiences)
+def _settings(config: ExperienceConfig, experiences: Experiences | None = None) -> PolicySettings:
+    return PolicySettings(temperature=config.temperature, dialect=config.dialect, experiences=experiences)
 
 
 def _alone(recipe: str, work: Callable[[Any, Path, Console], None]) -> Callable[..., None]:
-    """Work that one process does: however else it is asked to be launched is a mistake."""
+    """Return `work` for `OTHER_RECIPES`, which raises UsageError if it is launched in another way."""
 
     def work_here(config: Any, run: Path, console: Console, launching: Launching = _HERE) -> None:
         if launching.by != "process":
@@ -217,8 +216,8 @@ def _alone(recipe: str, work: Callable[[Any, Path, Console], None]) -> Callable[
     return work_here
 
 
-# By the key that only they have, the recipes that are not of reinforcement learning: their config, and what
-# does the work, called with it, the run's folder, a console and a `Launching`.
+# Recipes that are not of reinforcement learning, by the key that only their config has: the config, and the
+# function that is called with it, the run's folder, a console and a `Launching`.
 OTHER_RECIPES: dict[str, tuple[type[BaseModel], Callable[..., None]]] = {
     "demonstrations": (WarmStartConfig, _alone("a warm start", _warm_start)),
     "labelled": (JudgeFitConfig, _alone("fitting the small judge", _fit_judge)),

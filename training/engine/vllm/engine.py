@@ -6,7 +6,6 @@ restarted with the newest weights that were accepted; its requests in progress b
 """
 
 import asyncio
-import random
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,9 +14,10 @@ import httpx
 import torch
 
 from guiagent.errors import Fault, FaultError, InfrastructureError
+from guiagent.patience import Patience
 from training.engine.engine import Completion, EngineStats, Request
-from training.engine.frames import Missing, show
-from training.engine.sampling import Narrowing
+from training.engine.frames import Missing, ask_with_frames
+from training.engine.sampling import Sampling
 from training.engine.vllm import protocol as wire
 from training.engine.vllm.checkpoint_view import vocabulary_size
 from training.engine.vllm.frames import MISSING, PATH
@@ -27,17 +27,16 @@ from training.inputs.encoder import Encoder
 
 _MISCONFIGURED = {401, 403, 404}
 _MOST_HOMES = 100_000
-_LONGEST_WAIT_S = 30.0
-_AS_IT_IS = Narrowing()
+_SAMPLING = Sampling()
+_PATIENCE = Patience(timeout_s=600.0)
 
 
 class VllmEngine:
     """An `Engine` that samples from `servers`. It starts those that are ours, and ends them when closed.
 
-    A server that refuses connections or answers 429 or 5xx, and yet lives, is tried again, `attempts` times
-    in all, with growing waits that start at `backoff_s`. If `narrowing` narrows anything, no log-probability
-    is reported: vLLM's are of the distribution it drew from (`training.engine.sampling` says what a learner
-    needs).
+    A server that refuses connections or answers 429 or 5xx, and yet lives, is tried again, as `patience`
+    says. If `sampling` narrows what is drawn, no log-probability is reported: vLLM's are of the distribution
+    it drew from (`training.engine.sampling` says what a learner needs).
     """
 
     def __init__(
@@ -45,30 +44,24 @@ class VllmEngine:
         servers: Sequence[Server],
         encoder: Encoder,
         writer: WeightWriter,
+        sampling: Sampling = _SAMPLING,
         *,
         max_context: int,
-        temperature: float = 1.0,
-        narrowing: Narrowing = _AS_IT_IS,
-        max_new_tokens: int = 32,
-        timeout_s: float = 600.0,
-        attempts: int = 5,
-        backoff_s: float = 0.5,
+        patience: Patience = _PATIENCE,
     ) -> None:
         """Raises InfrastructureError if a server does not start."""
         self._replicas = [Replica(server) for server in servers]
         self._encoder = encoder
         self._writer = writer
-        self._greedy, self._narrowed = temperature == 0, narrowing.narrows
-        self._max_context, self._max_new_tokens = max_context, max_new_tokens
-        self._sampling = wire.sampling(encoder, temperature, narrowing)
+        self._sampling, self._max_context, self._patience = sampling, max_context, patience
+        self._params = wire.sampling_params(encoder, sampling)
         self._vocabulary = vocabulary_size(encoder.checkpoint)
         self._pictures = wire.Pictures(encoder)
         self._stats = EngineStats()
-        self._timeout_s, self._attempts, self._backoff_s = timeout_s, attempts, backoff_s
         self._client: httpx.AsyncClient | None = None
         self._homes: dict[str, Replica] = {}  # by conversation
         self._starting: dict[Replica, asyncio.Task[None]] = {}
-        self._serving = threading.Lock()  # held while the weights of a server are changed
+        self._updating = threading.Lock()  # held while the weights of a server are changed
         self._newest: Written | None = None  # None: the weights that the servers start with
         self._version = 0
         self._closed = False
@@ -89,7 +82,7 @@ class VllmEngine:
         return self._stats._replace(busy_s=busy_s)
 
     async def generate(self, request: Request) -> Completion:
-        limit = min(self._max_new_tokens, self._max_context - len(request.ids))
+        limit = min(self._sampling.max_new_tokens, self._max_context - len(request.ids))
         if limit < 1:
             message = (
                 f"{len(request.ids)} tokens, and the server takes {self._max_context}; show fewer screenshots"
@@ -102,17 +95,11 @@ class VllmEngine:
         with replica.at_work():
             if replica.down:
                 await asyncio.shield(self._start(replica))
-            raw = await self._shown(replica, request, limit)
+            raw = await self._send(replica, request, limit)
         reply = wire.reply(raw)
         try:
             completion = wire.completion(
-                reply,
-                request,
-                self._encoder,
-                vocabulary=self._vocabulary,
-                limit=limit,
-                greedy=self._greedy,
-                narrowed=self._narrowed,
+                reply, request, self._encoder, self._sampling, vocabulary=self._vocabulary, limit=limit
             )
         except FaultError as error:
             if error.fault.code == wire.UNVERSIONED:
@@ -131,7 +118,7 @@ class VllmEngine:
 
     def load_weights(self, state: Mapping[str, torch.Tensor], version: int) -> None:
         """See `Engine`. An empty `state` only gives the current weights another version."""
-        with self._serving:
+        with self._updating:
             if not state:
                 for replica in self._replicas:
                     self._label(replica, version)
@@ -151,7 +138,7 @@ class VllmEngine:
         self._closed = True
         for replica in self._replicas:
             replica.close()  # also a server that is starting: its start fails then
-        with self._serving:
+        with self._updating:
             for replica in self._replicas:
                 replica.close()
             self._writer.close()
@@ -168,36 +155,35 @@ class VllmEngine:
             del self._homes[next(iter(self._homes))]
         return home
 
-    async def _shown(self, replica: Replica, request: Request, limit: int) -> bytes:
+    async def _send(self, replica: Replica, request: Request, limit: int) -> bytes:
         """The server's answer to a request, sent with the screenshots that the server lacks."""
         names = await asyncio.to_thread(lambda: [self._pictures.name(frame) for frame in request.frames])
         frames = dict(zip(names, request.frames, strict=True))
-        sampling = {**self._sampling, "max_tokens": limit}
+        params = {**self._params, "max_tokens": limit}
 
         async def ask(sending: set[str]) -> bytes | Missing:
             def body() -> bytes:
                 sent = {name: self._pictures.picture(frames[name]) for name in sending}
-                return wire.body(request, names, sent, replica.model, sampling, self._encoder.image_token)
+                return wire.body(request, names, sent, replica.model, params, self._encoder.image_token)
 
             return await self._ask(replica, await asyncio.to_thread(body))
 
-        answer = await show(names, ask)
+        answer = await ask_with_frames(names, ask)
         if isinstance(answer, Missing):
             message = f"{len(answer.names)} screenshots did not reach the server whole"
             raise _fault("frames_damaged", message, retryable=True)
         return answer
 
     async def _ask(self, replica: Replica, body: bytes) -> bytes | Missing:
-        """The server's answer to one request, after up to `attempts` attempts."""
-        attempt = 1
+        """The server's answer to one request, after up to `patience.attempts` attempts."""
+        patience, attempt = self._patience, 1
         while True:
-            wait = min(self._backoff_s * 2 ** (attempt - 1), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(patience.timeout_s):
                     status, raw = await self._post(replica, body)
             except TimeoutError:
-                failure = _fault("deadline", f"no answer within {self._timeout_s:.0f} s", retryable=True)
-                attempt = self._attempts
+                failure = _fault("deadline", f"no answer within {patience.timeout_s:.0f} s", retryable=True)
+                attempt = patience.attempts
             except httpx.RequestError as error:
                 failure = _fault("unreachable", str(error) or type(error).__name__, retryable=True)
             else:
@@ -222,10 +208,10 @@ class VllmEngine:
                 raise _fault(
                     "server_died", "the vLLM server died; it is started anew", retryable=True
                 ) from failure
-            if attempt >= self._attempts:
+            if attempt >= patience.attempts:
                 raise failure
+            await asyncio.sleep(patience.pause(attempt))
             attempt += 1
-            await asyncio.sleep(wait)
 
     async def _post(self, replica: Replica, body: bytes) -> tuple[int, bytes]:
         """Status and body of one answer. Raises FaultError if it is too long."""
@@ -263,7 +249,7 @@ class VllmEngine:
             task.exception()  # raised for requests that wait; without any, the next request tries again
 
     def _restart(self, replica: Replica) -> None:
-        with self._serving:
+        with self._updating:
             if replica.down and not self._closed:
                 replica.start(self._newest, self._version)
 

@@ -20,7 +20,7 @@ from PIL import Image
 from guiagent.errors import Fault, FaultError
 from training.engine.engine import Completion, Request, not_finite
 from training.engine.frames import Missing, name_of
-from training.engine.sampling import Narrowing
+from training.engine.sampling import Sampling
 from training.engine.vllm.frames import Asked
 from training.inputs.encoder import Encoder, decode
 
@@ -77,17 +77,16 @@ class Reply(msgspec.Struct):
         return min(max(cached, 0), len(self.prompt_token_ids))
 
 
-def sampling(encoder: Encoder, temperature: float, narrowing: Narrowing) -> dict[str, Any]:
-    """vLLM's SamplingParams without `max_tokens`: the policy's distribution without picture placeholders,
-    narrowed by `narrowing`.
+def sampling_params(encoder: Encoder, sampling: Sampling) -> dict[str, Any]:
+    """Return vLLM's SamplingParams without `max_tokens`. Placeholders of pictures are never drawn.
 
     The log-probability that comes back is of the distribution drawn from (the server runs with
     `processed_logprobs`): it is the policy's own only if nothing narrows it.
     """
     return {
-        "temperature": temperature,
-        "top_p": narrowing.top_p,
-        "frequency_penalty": narrowing.frequency_penalty,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "frequency_penalty": sampling.frequency_penalty,
         "top_k": 0,
         "min_p": 0.0,
         "logprobs": 0,  # of the sampled token alone
@@ -139,15 +138,18 @@ def body(
     names: Sequence[str],
     sent: Mapping[str, bytes],
     model: str,
-    sampling: Mapping[str, Any],
+    params: Mapping[str, Any],
     image_token: int,
 ) -> bytes:
-    """A request's JSON. `names` are its pictures' names, in order; `sent` are the pictures sent with it."""
+    """Return a request's JSON, with `params` as its SamplingParams.
+
+    `names` are its pictures' names, in order; `sent` are the pictures sent with it.
+    """
     asked = {
         "model": model,
         "token_ids": collapsed(request.ids, image_token),
         "content_parts": [{"type": "image_url", "url": name, "uuid": name} for name in names],
-        "sampling_params": sampling,
+        "sampling_params": params,
         "return_token_ids": True,
     }
     return msgspec.json.encode(
@@ -180,16 +182,16 @@ def completion(
     reply: Reply,
     request: Request,
     encoder: Encoder,
+    sampling: Sampling,
     *,
     vocabulary: int,
     limit: int,
-    greedy: bool,
-    narrowed: bool = False,
 ) -> Completion:
-    """The completion in a server's answer, checked: at most `limit` tokens below `vocabulary`.
+    """Return the completion in a server's answer, checked: at most `limit` tokens below `vocabulary`.
 
     Greedy sampling puts all mass on one token: its log-probabilities are 0, as in the in-process engine. If
-    sampling is `narrowed`, the server's log-probabilities are not the policy's, and are replaced by NaN.
+    `sampling` narrows what is drawn, the server's log-probabilities are not the policy's, and are replaced by
+    NaN.
     Raises FaultError: "bad_reply" for an impossible answer, "retokenised" for an answer to another prompt
     than ours, "unversioned" if the server was restarted by others, "cut_short" if it stopped in the middle,
     "not_finite" if its model computed NaNs.
@@ -217,9 +219,9 @@ def completion(
     if encoder.eos in ids[:-1]:
         raise bad_reply("it goes on after its end token")
     logprobs = _logprobs(choice)
-    if greedy:
+    if sampling.greedy:
         logprobs = [0.0] * len(ids)
-    elif narrowed:
+    elif sampling.narrows:
         logprobs = [math.nan] * len(ids)
     return Completion(ids, logprobs, _versions(choice))
 

@@ -35,7 +35,7 @@ ENVIRONMENT = Path(__file__).parents[3] / ".venv-vllm"
 TOKEN_VARIABLE = "GUIAGENT_VLLM_TOKEN"  # the key of servers that others start
 MODEL = "policy"  # the name that requests call the served model by
 _WORKER = "training.engine.vllm.worker"
-_DOOR = "training.engine.vllm.frames.Frames", f"{_WORKER}.Guard"  # a request passes the last one first
+_MIDDLEWARE = "training.engine.vllm.frames.Frames", f"{_WORKER}.Guard"  # a request passes the last one first
 _OURS = ("frames.py", "vllm/frames.py", "vllm/worker.py")  # files of this package copied for vLLM's process
 _POLL_S = 0.2
 _PORTS = 3  # attempts, if another process takes the free port before the server does
@@ -158,7 +158,7 @@ class VllmServer:
             "--worker-extension-cls": f"{_WORKER}.Weights",
         }
         flags = ["--enable-scale-out", "--disable-uvicorn-access-log", "--enable-prompt-tokens-details"]
-        flags += [word for part in _DOOR for word in ("--middleware", part)]
+        flags += [word for part in _MIDDLEWARE for word in ("--middleware", part)]
         if on_cpu:
             flags.append("--enforce-eager")
         if config.max_lora_rank is not None:
