@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import msgspec
-import xxhash
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from guiagent.errors import Fault, FaultError, GuiAgentError, LeaseError, UsageError
@@ -36,6 +35,8 @@ OCTETS = "application/octet-stream"
 TEXT = "text/plain"
 NOBODY_LEADS = frozenset({"no_leader", "leader_lost"})
 """Codes of a pool instance that cannot reach the one that leads: it will have another soon."""
+TOO_MANY_REQUESTS = "too_many_requests"
+"""Code of a tenant's request that is one too many for now; `Retry-After` says for how long."""
 MAX_BODY = 1 << 20  # bytes of a request
 MAX_FILE = 64 << 20  # bytes of a file, each way
 MAX_NESTING = 64  # of lists and dicts in the state of a reset
@@ -151,11 +152,6 @@ class KeyedVerb(Verb[T], Generic[T], frozen=True):
     """Done once under an idempotency key: asked again with the same one, it is answered from memory."""
 
     key: Key
-
-    @property
-    def digest(self) -> bytes:
-        """Equal for equal requests: a key that comes with another one was used twice."""
-        return xxhash.xxh3_128_digest(msgspec.msgpack.encode(self))
 
 
 class ResetRequest(KeyedVerb[Observation], frozen=True):

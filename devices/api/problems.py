@@ -17,7 +17,7 @@ from devices.pool.service import NoDevice, OperatorOnly
 from devices.pool.store import Deposed
 from devices.pool.views import UnknownDevice
 from guiagent.errors import FaultError, InfrastructureError, LeaseError, UsageError, first_error
-from guiagent.wire import PROBLEM, Problem
+from guiagent.wire import PROBLEM, TOO_MANY_REQUESTS, Problem
 
 _LEASE_STATUS = {"unknown": 404, "fenced": 409}  # any other end of a lease is 410, gone
 _TASK_STATUS = {"key_reused": 409}  # any other fault of the request's own is 422
@@ -65,7 +65,7 @@ def _over_quota(error: OverQuota) -> Problem:
 
 
 def _too_many_requests(error: TooManyRequests) -> Problem:
-    code, wait_s = "too_many_requests", error.retry_after_s
+    code, wait_s = TOO_MANY_REQUESTS, error.retry_after_s
     return Problem("Too Many Requests", 429, str(error), code, retryable=True, retry_after_s=wait_s)
 
 

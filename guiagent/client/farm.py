@@ -25,6 +25,7 @@ __all__ = ["FarmClient", "LeasedDevice", "Leasing"]
 
 # Before each further attempt; a pool that restarts is back well within them.
 _PAUSES_S = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
+_LONGEST_PAUSE_S = 10.0
 _CONTROL_S = 10.0
 
 
@@ -171,7 +172,10 @@ class FarmClient:
         timeout_s: float = _CONTROL_S,
         pauses: Sequence[float] = _PAUSES_S,
     ) -> Answer:
-        """Send a request, again if the connection broke or no pool instance leads; return the answer.
+        """Send a request and return the answer.
+
+        It is sent again if the connection broke, if no pool instance leads, and, after the pause that the
+        pool asks for, if this tenant sent too many.
 
         Raises:
             InfrastructureError: no pool has ever answered at this URL.
@@ -200,12 +204,18 @@ class FarmClient:
                 refusal = wire.error_of(answer.status, answer.body)
                 if pause is None or not _may_pass(refusal):
                     raise refusal
-                await asyncio.sleep(pause)
+                await asyncio.sleep(max(pause, _retry_after_s(answer)))
         raise AssertionError("the last attempt returns or raises")
 
 
 def _may_pass(refusal: GuiAgentError) -> bool:
-    return isinstance(refusal, FaultError) and refusal.fault.code in wire.NOBODY_LEADS
+    passing = {*wire.NOBODY_LEADS, wire.TOO_MANY_REQUESTS}
+    return isinstance(refusal, FaultError) and refusal.fault.code in passing
+
+
+def _retry_after_s(answer: Answer) -> float:
+    text = answer.headers.get("retry-after", "")
+    return min(float(text), _LONGEST_PAUSE_S) if text.isdecimal() else 0.0
 
 
 class Leasing:

@@ -32,7 +32,7 @@ def small_pool(tmp_path: Path) -> Iterator[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": str(Path(canvas_device.__file__).parents[2])},
     )
     assert pool.stdout is not None
     try:
@@ -55,13 +55,13 @@ async def opened(
 async def test_silent_connections_leave_room_for_others(small_pool: str) -> None:
     async with contextlib.AsyncExitStack() as stack, FarmClient(small_pool, TOKEN) as operator:
         held = await operator.lease("sim")
-        for _ in range(2 * DESCRIPTORS):
-            await opened(small_pool, stack)
+        silent = [await opened(small_pool, stack) for _ in range(2 * DESCRIPTORS)]
         async with httpx.AsyncClient(base_url=small_pool, timeout=LONG_S, trust_env=False) as stranger:
             assert (await stranger.get(wire.HEALTH)).status_code == 200
         assert (await held.health()).ok
         async with FarmClient(small_pool, TOKEN) as another:
             assert len((await another.devices()).devices) == 1
+        assert len(silent) > DESCRIPTORS
 
 
 async def test_whoever_has_the_most_connections_makes_room(
@@ -71,8 +71,9 @@ async def test_whoever_has_the_most_connections_makes_room(
     async with running(farm_of(1, tmp_path), DRIVERS) as farm, contextlib.AsyncExitStack() as stack:
         await farm.service.settled()
         silent = [await opened(farm.endpoint.url, stack) for _ in range(15)]
-        ends = [asyncio.wait_for(reader.read(), LONG_S) for reader, _ in silent[:5]]
-        assert await asyncio.gather(*ends, return_exceptions=True)  # the oldest ones were hung up on
+        for reader, _ in silent[:5]:  # the oldest ones were hung up on
+            with contextlib.suppress(ConnectionResetError):
+                await asyncio.wait_for(reader.read(), LONG_S)
         reader, writer = silent[-1]
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
         assert b"200" in await asyncio.wait_for(reader.readline(), LONG_S)

@@ -1,0 +1,58 @@
+"""A leader whose database falls silent lets go of the hosts, so that the next leader has devices."""
+
+import asyncio
+import contextlib
+import threading
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from devices.api import leader
+from devices.api.server import running
+from devices.config import PoolConfig
+from devices.hosts import messages
+from devices.hosts.host import SlotInfo
+from devices.pool.store.postgres import Postgres
+from guiagent import wire
+from tests.support.canvas_device import DRIVERS, TOKEN
+
+LONG_S = 20.0
+
+
+async def test_hosts_are_dismissed_when_the_leadership_is_in_doubt(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader, "_ANSWERS_FOR_S", 1.0)
+    silent = threading.Event()
+    answers = threading.Event()
+    write = Postgres.write
+
+    def held_up(self: Postgres, events: object) -> None:
+        if silent.is_set():
+            answers.wait(LONG_S)
+        write(self, events)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Postgres, "write", held_up)
+    config = PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=[], database=database)
+    async with running(config, DRIVERS) as farm:
+        await farm.service.settled()
+        url = farm.endpoint.url.replace("http", "ws") + wire.HOSTS + "/join"
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        try:
+            async with connect(url, additional_headers=headers, proxy=None) as host:
+                slots = [SlotInfo("there.sim-0", "sim", 100, 100)]
+                await host.send(messages.encode(messages.Hello("there", "a session", slots, messages.PROTOCOL)))
+                assert isinstance(messages.decode_to_host(await host.recv()), messages.Welcome)
+                silent.set()
+                with pytest.raises(ConnectionClosed):
+                    async with asyncio.timeout(LONG_S):
+                        while True:
+                            await host.recv()
+                            await host.send(messages.encode(messages.Alive()))
+                assert host.close_code == wire.TRY_LATER
+        finally:
+            answers.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
