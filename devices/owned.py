@@ -43,9 +43,13 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def kill_group(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+def kill_group(group: int) -> bool:
+    """Whether there was such a group, and it was ours to end."""
+    try:
         os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def remove_folder(folder: Path) -> None:
@@ -118,10 +122,7 @@ def _name(kind: str) -> re.Pattern[str]:
 
 
 def _end_groups(group_of: Callable[[Path], int | None]) -> int:
-    groups = set(survey(group_of))
-    for group in groups:
-        kill_group(group)
-    return len(groups)
+    return sum([kill_group(group) for group in set(survey(group_of))])
 
 
 def _group_naming(
