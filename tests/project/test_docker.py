@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from devices import specs
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DOCKERFILE = (DOCKER / "Dockerfile").read_text()
+VERSION = tomllib.loads((DOCKER.parent / "pyproject.toml").read_text())["project"]["version"]
 TARGETS = set(re.findall(r"^FROM \S+ AS (\w+)$", DOCKERFILE, re.MULTILINE))
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 
@@ -80,3 +82,71 @@ def test_what_the_build_script_names_can_be_built() -> None:
     assert usage.returncode == 2
     named = set(usage.stderr.partition("(")[2].partition(")")[0].split())
     assert named == TARGETS - {"base"}
+
+
+# -- rights ------------------------------------------------------------------------------------------------
+
+NEEDS_ROOT = {"desktop"}  # it builds the sandboxes of its desktops
+PRIVILEGED = {"redroid"}  # as its makers ship it
+
+
+def last_user(target: str) -> str:
+    """The user that an image of the Dockerfile runs as, its own or that of what it is built on."""
+    stages = {
+        name: (base, body)
+        for base, name, body in re.findall(
+            r"^FROM (\S+) AS (\w+)$(.*?)(?=^FROM |\Z)", DOCKERFILE, re.M | re.S
+        )
+    }
+    while target in stages:
+        target, body = stages[target]
+        if users := re.findall(r"^USER (\w+)$", body, re.M):
+            return str(users[-1])
+    return "root"
+
+
+def test_images_run_as_an_ordinary_user() -> None:
+    assert {target for target in TARGETS - {"base"} if last_user(target) == "root"} == NEEDS_ROOT
+
+
+def test_containers_have_no_more_rights_than_their_kind_needs() -> None:
+    for name, service in COMPOSE["services"].items():
+        if name in PRIVILEGED | NEEDS_ROOT:
+            continue
+        assert service["read_only"] and service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert "cap_add" not in service and "privileged" not in service, name
+    privileged = {name for name, service in COMPOSE["services"].items() if service.get("privileged")}
+    assert privileged == PRIVILEGED
+
+
+def test_what_is_privileged_shares_no_network_with_pool_or_database() -> None:
+    networks = {name: set(service["networks"]) for name, service in COMPOSE["services"].items()}
+    assert not networks["redroid"] & (networks["pool"] | networks["postgres"])
+    assert networks["postgres"] == {"database"} and COMPOSE["networks"]["database"]["internal"]
+    hosts = {name for name, joined in networks.items() if "database" in joined}
+    assert hosts == {"pool", "postgres"}, "a device host does not reach the database"
+
+
+def test_pods_have_no_more_rights_than_their_kind_needs() -> None:
+    for one in manifests():
+        if one["kind"] != "Deployment" or one["metadata"]["name"] in NEEDS_ROOT:
+            continue
+        pod = one["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"]
+        for container in pod["containers"]:
+            rights = container["securityContext"]
+            assert rights["readOnlyRootFilesystem"] and rights["capabilities"] == {"drop": ["ALL"]}
+            assert not rights["allowPrivilegeEscalation"]
+
+
+def test_images_are_named_by_a_version() -> None:
+    base = re.findall(r"^ARG BASE=(\S+)$", DOCKERFILE, re.M)
+    images = [service["image"] for service in COMPOSE["services"].values() if "image" in service]
+    for image in [*base, *images]:
+        assert re.search(r":\d+\.[\w.-]+(@sha256:[0-9a-f]{64})?\}?$", image), image
+    for folder in ("base", "ray"):
+        (kustomization,) = yaml.safe_load_all(
+            (DOCKER / "kubernetes" / folder / "kustomization.yaml").read_text()
+        )
+        assert {image["newTag"] for image in kustomization["images"]} == {VERSION}
