@@ -5,14 +5,14 @@ import contextlib
 import itertools
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from guiagent import wire
 from guiagent.client.http import Answer, Connections
-from guiagent.errors import FaultError, LeaseError
+from guiagent.errors import FaultError, LeaseError, UsageError
 from tests.drills.evidence import Counts, Hold
 from tests.drills.farm import TOKEN
 
@@ -22,11 +22,25 @@ _AWAY = ("no_leader", "leader_lost")  # what makes a request worth sending again
 
 
 class Clients:
-    """`count` of them against the instances at `urls`, until `stop`; `holds` is what was acknowledged."""
+    """`count` of them against the instances at `urls`, until `stop`; `holds` is what was acknowledged.
 
-    def __init__(self, urls: Sequence[str], count: int, counts: Counts, seed: int = 0) -> None:
+    `record` is told of each hold when it begins and whenever what is known of it changes; `name` begins the
+    names of requests and actions, which are unique among all clients of a farm.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        count: int,
+        counts: Counts,
+        seed: int = 0,
+        name: str = "n",
+        record: Callable[[Hold], None] = lambda _: None,
+    ) -> None:
         self.holds: list[Hold] = []
         self.last_grant = 0.0
+        self._name_of_all = name
+        self._record = record
         self._ways = [Connections(url, TOKEN) for url in urls]
         self._counts = counts
         self._names = itertools.count()
@@ -76,11 +90,16 @@ class Clients:
             answer = await self._ask("POST", wire.LEASES, wish)
         except FaultError:
             return None
+        except UsageError:  # a pool that was just started knows no devices before their hosts have joined
+            self._counts.faults += 1
+            await asyncio.sleep(0.1)
+            return None
         now = time.monotonic()
         (lease,) = msgspec.json.decode(answer.body, type=wire.Leases).leases
         hold = Hold(lease.id, lease.device, lease.token, ttl, now, began + ttl)
         self.holds.append(hold)
         self.last_grant = now
+        self._record(hold)
         return hold
 
     async def type(self, hold: Hold) -> None:
@@ -90,18 +109,18 @@ class Clients:
         await self._verb(hold, "step", {"key": name, "actions": [action]})
 
     async def give_back(self, hold: Hold) -> None:
-        hold.gave_up = time.monotonic()
+        self._gave_up(hold, time.monotonic())
         await self._ask("DELETE", f"{wire.LEASES}/{hold.lease}")
 
     async def come_late(self, hold: Hold, n: int) -> None:
         """Act when the lease has run out."""
         await asyncio.sleep(hold.ttl + 0.15)
-        hold.gave_up = min(hold.sure_until, time.monotonic())
+        self._gave_up(hold, min(hold.sure_until, time.monotonic()))
         await asyncio.gather(*(self._late(hold) for _ in range(n)))
 
     async def queue_late(self, hold: Hold, n: int) -> None:
         """Send actions in time that wait for their turn on the device until the lease has run out."""
-        hold.gave_up = time.monotonic()
+        self._gave_up(hold, time.monotonic())
         waiting = [{"type": "wait", "ms": round(hold.ttl * 1000) + 300}]
         busy = asyncio.create_task(self._verb(hold, "step", {"key": self._name(), "actions": waiting}))
         await asyncio.sleep(0.02)
@@ -130,11 +149,12 @@ class Clients:
                     raise
                 again = {"token": hold.token, "spec": spec, "key": self._name(), "seed": 0}
                 await self._ask("POST", f"{path}/reset", again)
-        except LeaseError:
-            sure_until = hold.sure_until if hold.gave_up is None else min(hold.sure_until, hold.gave_up)
-            self._counts.dropped += time.monotonic() < sure_until
+        except LeaseError as error:
+            if error.fault.code != "host_lost":
+                self._counts.dropped += time.monotonic() < hold.until
             raise
         hold.sure_until = max(hold.sure_until, began + hold.ttl)
+        self._record(hold)
 
     async def _ask(self, method: str, path: str, body: object = None) -> Answer:
         """One request, sent (with the same key) to one instance after the other until one answers it."""
@@ -143,7 +163,7 @@ class Clients:
         for way in itertools.cycle(self._ways):
             error: Exception
             try:
-                answer = await way.request(method, path, data, _REQUEST_S)
+                answer = await self._request(way, method, path, data)
             except OSError as gone:
                 error = gone
             else:
@@ -157,5 +177,12 @@ class Clients:
             await asyncio.sleep(0.02)
         raise AssertionError("the ways are never used up")
 
+    async def _request(self, way: Connections, method: str, path: str, data: bytes) -> Answer:
+        return await way.request(method, path, data, _REQUEST_S)
+
+    def _gave_up(self, hold: Hold, at: float) -> None:
+        hold.gave_up = at
+        self._record(hold)
+
     def _name(self) -> str:
-        return f"n{next(self._names)}"
+        return f"{self._name_of_all}{next(self._names)}"

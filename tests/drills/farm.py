@@ -1,6 +1,6 @@
 """Pool in a process of its own, to be killed; its devices log every action they execute.
 
-python -m tests.drills.farm FOLDER PORT COUNT [--database URL] [--mutant NAME]
+python -m tests.drills.farm FOLDER PORT COUNT [--database URL]
 """
 
 import asyncio
@@ -64,34 +64,49 @@ class Typist:
         os.close(self._log)
 
 
-class Instance:
-    """One pool process. It listens on the same port after each restart, as a supervised service does."""
+class Part:
+    """A process of the farm, which is started again by the same command, as a supervised service is."""
 
-    def __init__(self, folder: Path, count: int, database: str = "", mutant: str = "") -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        self.place = Place(folder / str(port) / "pool.sqlite")  # where its state is without a database
-        arguments = [str(folder), str(port), str(count), "--database", database, "--mutant", mutant]
-        self._command = [sys.executable, "-m", "tests.drills.farm", *arguments]
+    def __init__(self, *command: str) -> None:
+        self._command = [sys.executable, "-m", *command]
         self.start()
 
     def start(self) -> None:
         self._process = subprocess.Popen(self._command, cwd=ROOT)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def stop(self) -> int:
+        self._process.terminate()
+        return self._process.wait(30)
+
+
+class Instance(Part):
+    """One pool process, on the same port after each restart. Without devices of its own it takes in hosts."""
+
+    def __init__(self, folder: Path, count: int, database: str = "") -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.place = Place(folder / str(port) / "pool.sqlite")  # where its state is without a database
+        arguments = [str(folder), str(port), str(count), "--database", database]
+        super().__init__("tests.drills.farm", *arguments)
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)
-
-    def stop(self) -> int:
-        self._process.terminate()
-        return self._process.wait(30)
 
     def health(self) -> dict[str, Any]:
         """What `/healthz` says; {} while nobody answers there."""
@@ -116,10 +131,8 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("count", type=int)
     parser.add_argument("--database", default="")
-    parser.add_argument("--mutant", default="")
     asked = parser.parse_args()
-    if asked.mutant:
-        mutants.MUTANTS[asked.mutant]()
+    mutants.seed()
 
     async def start(_: SimConfig) -> Typist:
         return Typist(asked.folder / ACTIONS)
@@ -128,7 +141,7 @@ def main() -> None:
         state_dir=asked.folder / str(asked.port),
         port=asked.port,
         token=TOKEN,
-        devices=[SimConfig(count=asked.count, width=64, height=64)],
+        devices=[SimConfig(count=asked.count, width=64, height=64)] if asked.count else [],
         database=asked.database or None,
     )
     serve(config, drivers={"sim": Driver(start)})

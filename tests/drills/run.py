@@ -14,28 +14,29 @@ from tests.support.stores import Place
 
 _CLIENTS = 12
 _DEVICES = 8
+_PATIENCE_S = 120.0
 _LOG = "SELECT at, event, device, token FROM lease_events ORDER BY number"
 
 
-async def kills(folder: Path, n: int, database: str = "", mutant: str = "", seed: int = 0) -> Counts:
+async def kills(folder: Path, n: int, database: str = "", seed: int = 0) -> Counts:
     """kill -9, `n` times at random moments under twelve clients: the pool, or the leader of two."""
     dice = random.Random(seed)
-    async with _farm(folder, 2 if database else 1, database, mutant) as (instances, counts, clients):
+    async with under_load(folder, 2 if database else 1, database) as (instances, counts, clients):
         for _ in range(n):
             await asyncio.sleep(dice.uniform(0.2, 0.6))
-            victim = await asyncio.to_thread(_leader, instances)
+            victim = await asyncio.to_thread(leader_of, instances)
             victim.kill()
             killed = time.monotonic()
             counts.kills += 1
             victim.start()
-            await _recovered(clients, killed, counts)
+            await recovered(clients, killed, counts)
             await asyncio.to_thread(victim.wait_until, "leader", "follower")
     return counts
 
 
-async def late(folder: Path, n: int, database: str = "", mutant: str = "") -> Counts:
+async def late(folder: Path, n: int, database: str = "") -> Counts:
     """At least `n` actions of holders whose lease has run out, half of them sent before it did."""
-    async with _farm(folder, 1, database, mutant, traffic=2) as (_, counts, clients):
+    async with under_load(folder, 1, database, traffic=2) as (_, counts, clients):
 
         async def one() -> None:
             while counts.late < n:
@@ -51,28 +52,28 @@ async def late(folder: Path, n: int, database: str = "", mutant: str = "") -> Co
 
 async def pauses(folder: Path, n: int, database: str) -> Counts:
     """SIGSTOP the leader `n` times until the other instance leads, then let it go on as if nothing was."""
-    async with _farm(folder, 2, database) as (instances, counts, clients):
+    async with under_load(folder, 2, database) as (instances, counts, clients):
         for _ in range(n):
             await asyncio.sleep(0.5)
-            leader = await asyncio.to_thread(_leader, instances)
+            leader = await asyncio.to_thread(leader_of, instances)
             (other,) = (one for one in instances if one is not leader)
             leader.pause()
             paused = time.monotonic()
             counts.kills += 1
             await asyncio.to_thread(other.wait_until, "leader")
-            await _recovered(clients, paused, counts)
+            await recovered(clients, paused, counts)
             leader.go_on()
             await asyncio.to_thread(leader.wait_until, "follower")
     return counts
 
 
 @contextlib.asynccontextmanager
-async def _farm(
-    folder: Path, instances: int, database: str = "", mutant: str = "", traffic: int = _CLIENTS
+async def under_load(
+    folder: Path, instances: int, database: str = "", traffic: int = _CLIENTS
 ) -> AsyncIterator[tuple[list[Instance], Counts, Clients]]:
     """Pool processes under traffic; once they have stopped, the counts hold what the witnesses say."""
     counts = Counts()
-    farm = [Instance(folder, _DEVICES, database, mutant) for _ in range(instances)]
+    farm = [Instance(folder, _DEVICES, database) for _ in range(instances)]
     try:
         for one in farm:
             await asyncio.to_thread(one.wait_until, "leader", "follower")
@@ -84,20 +85,25 @@ async def _farm(
     finally:
         codes = [one.stop() for one in farm]
     assert codes == [0] * instances, codes
-    log = [Logged(*row) for row in (Place(dsn=database) if database else farm[0].place).rows(_LOG)]
-    check(log, clients.holds, _executed(folder / ACTIONS), counts)
+    check(logged(farm[0], database), clients.holds, executed(folder / ACTIONS), counts)
 
 
-async def _recovered(clients: Clients, since: float, counts: Counts) -> None:
+def logged(instance: Instance, database: str) -> list[Logged]:
+    """The pool's log, once the pool has stopped."""
+    return [Logged(*row) for row in (Place(dsn=database) if database else instance.place).rows(_LOG)]
+
+
+async def recovered(clients: Clients, since: float, counts: Counts) -> None:
     """Until somebody got a lease that is not one of the last answers on their way."""
     await asyncio.sleep(0.05)
-    seen = clients.last_grant
-    while clients.last_grant == seen:  # noqa: ASYNC110 - it has no event of its own
+    seen, give_up = clients.last_grant, time.monotonic() + _PATIENCE_S
+    while clients.last_grant == seen:
+        assert time.monotonic() < give_up, "nobody gets a lease any more"
         await asyncio.sleep(0.005)
     counts.recovery_s.append(clients.last_grant - since)
 
 
-def _leader(instances: Sequence[Instance]) -> Instance:
+def leader_of(instances: Sequence[Instance]) -> Instance:
     give_up = time.monotonic() + 60
     while time.monotonic() < give_up:
         for one in instances:
@@ -107,6 +113,6 @@ def _leader(instances: Sequence[Instance]) -> Instance:
     raise AssertionError("no instance leads")
 
 
-def _executed(log: Path) -> list[Executed]:
+def executed(log: Path) -> list[Executed]:
     lines = [line.split(" ") for line in log.read_text().splitlines()]
     return [Executed(float(at), device, int(token), name) for at, device, token, name in lines]

@@ -4,12 +4,16 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import psycopg
+
+from guiagent.cli.common.memory import descendants
 
 
 def programs() -> Path | None:
@@ -26,21 +30,30 @@ MISSING = "there is no PostgreSQL server here; apt-get install postgresql"
 class Server:
     """One running cluster. It refuses to run as root, so root starts it as `postgres` or else `nobody`."""
 
-    def __init__(self, bin: Path, folder: Path) -> None:
+    def __init__(self, bin: Path, folder: Path, primary: Self | None = None) -> None:
         self._bin = bin
         self._data = folder / "data"
         self._user = _unprivileged() if os.geteuid() == 0 else None
+        self.folder = folder
         if self._user is not None:
             shutil.chown(folder, self._user)
-        self._run("initdb", "-D", self._data, "-U", "farm", "-A", "trust", "-E", "UTF8", "--no-sync")
+        if primary is None:
+            self._run("initdb", "-D", self._data, "-U", "farm", "-A", "trust", "-E", "UTF8", "--no-sync")
+        else:
+            source = ["-h", primary.folder, "-U", "farm", "-c", "fast"]
+            self._run("pg_basebackup", "-D", self._data, "-R", "--no-sync", *source)
         with (self._data / "postgresql.conf").open("a") as settings:
             settings.write(f"listen_addresses = ''\nunix_socket_directories = '{folder}'\n")
             settings.write("max_connections = 40\nshared_buffers = 16MB\n")
-        self._folder = folder
         self.start()
 
+    @classmethod
+    def clone(cls, bin: Path, folder: Path, primary: Self) -> Self:
+        """A running standby of `primary`, which follows it until it is promoted."""
+        return cls(bin, folder, primary)
+
     def url(self, name: str = "postgres") -> str:
-        return f"postgresql://farm@/{name}?host={self._folder}"
+        return f"postgresql://farm@/{name}?host={self.folder}"
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
@@ -58,11 +71,32 @@ class Server:
     @contextlib.contextmanager
     def crashed(self) -> Iterator[None]:
         """Stopped as by a power cut: no session is told, and recovery replays the log at the end of this."""
-        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
+        self.cut()
         try:
             yield
         finally:
             self.start()
+
+    def cut(self) -> None:
+        """Stop as by a power cut."""
+        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
+
+    @contextlib.contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Every process of it stopped, as on a disk or a machine that hangs; its sessions stay open."""
+        postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
+        stopped = descendants(postmaster)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+
+    def promote(self) -> None:
+        """Make a primary of a standby."""
+        self._run("pg_ctl", "-D", self._data, "-w", "promote")
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self._data, "-m", "fast", "-w", "stop")

@@ -1,0 +1,167 @@
+"""Drill of a pool whose disk, descriptors or memory are used up, one after the other, and come back."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from guiagent import wire
+from guiagent.client.http import Answer, Connections
+from tests.drills.farm import TOKEN, Instance
+from tests.drills.full_disk import fill, small_disk
+from tests.drills.tally import Tally
+
+_TIMEOUT_S = 10.0
+_CALLS = 40
+_SPARE_FILES = 24
+_SPARE_MB = 96
+_CLEAR = (429, 503, 507)  # what says that there is no room, or too much at once
+
+
+async def exhausts(folder: Path, n: int) -> Tally:
+    """`n` rounds. What runs out is told with a problem that says so; once there is more, all goes on."""
+    tally = Tally.looking_for("calls", "ended", "unclear answers", "did not recover", "lost")
+    for number in range(n):
+        for name, exhausted in _WAYS.items():
+            place = folder / f"{name} {number}".replace(" ", "-")
+            place.mkdir()
+            try:
+                await exhausted(place, tally)
+            except pytest.skip.Exception as missing:
+                tally.did(f"without {name}: {missing}")
+                continue
+            tally.did(name)
+    return tally
+
+
+async def _disk(folder: Path, tally: Tally) -> None:
+    with small_disk(folder, 8) as disk:
+        pool = Instance(disk, 4)
+        try:
+            await asyncio.to_thread(pool.wait_until, "leader")
+            before = await _take(pool.url)
+            ballast = await asyncio.to_thread(fill, disk)
+            await _try(pool, tally, lambda way: _wish(way))
+            ballast.unlink()
+            await _recovered(pool, tally, before)
+        finally:
+            pool.stop()
+
+
+async def _descriptors(folder: Path, tally: Tally) -> None:
+    pool = Instance(folder, 4)
+    try:
+        await asyncio.to_thread(pool.wait_until, "leader")
+        before = await _take(pool.url)
+        limit = len(os.listdir(f"/proc/{pool.pid}/fd")) + _SPARE_FILES
+        resource.prlimit(
+            pool.pid, resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        )
+        port = int(pool.url.rpartition(":")[2])
+        lines = []
+        for _ in range(2 * _SPARE_FILES):
+            lines.append(socket.create_connection(("127.0.0.1", port), _TIMEOUT_S))
+        await asyncio.sleep(1.0)
+        for line in lines:
+            line.close()
+        await _recovered(pool, tally, before)
+    finally:
+        pool.stop()
+
+
+async def _memory(folder: Path, tally: Tally) -> None:
+    """Files are sent to it that do not fit any more."""
+    pool = Instance(folder, 4)
+    try:
+        await asyncio.to_thread(pool.wait_until, "leader")
+        before = await _take(pool.url)
+        size = _mapped(pool.pid) + (_SPARE_MB << 20)
+        resource.prlimit(pool.pid, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+        path = f"{wire.LEASES}/{before.id}/files?path=/a&token={before.token}"
+        body = bytes(wire.MAX_FILE)
+        await _try(
+            pool, tally, lambda way: way.request("PUT", path, body, _TIMEOUT_S), times=6, together=True
+        )
+        resource.prlimit(pool.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        await _recovered(pool, tally, before)
+    finally:
+        pool.stop()
+
+
+_WAYS = {"disk": _disk, "descriptors": _descriptors, "memory": _memory}
+
+
+async def _try(
+    pool: Instance,
+    tally: Tally,
+    send: Callable[[Connections], Coroutine[Any, Any, Answer]],
+    times: int = _CALLS,
+    together: bool = False,
+) -> None:
+    async def one() -> None:
+        way = Connections(pool.url, TOKEN)
+        tally.did("calls")
+        with contextlib.suppress(OSError):  # it may hang up
+            answer = await send(way)
+            tally.did(f"{answer.status}")
+            if answer.status >= 500 and answer.status not in _CLEAR:
+                tally.fail("unclear answers", f"{answer.status} {answer.body[:160]!r}")
+        way.close()
+
+    if together:
+        await asyncio.gather(*(one() for _ in range(times)))
+    else:
+        for _ in range(times):
+            await one()
+
+
+async def _recovered(pool: Instance, tally: Tally, before: wire.LeaseInfo) -> None:
+    """The same process goes on: the lease from before holds, and another can be had."""
+    if not pool.runs:
+        tally.fail("ended")
+        return
+    for _ in range(20):
+        try:
+            await _renewed(pool.url, before)
+            await _take(pool.url)
+            return
+        except (OSError, AssertionError) as error:
+            last = error
+            await asyncio.sleep(0.5)
+    tally.fail("did not recover", repr(last))
+
+
+def _mapped(pid: int) -> int:
+    """Bytes of address space."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def _renewed(url: str, lease: wire.LeaseInfo) -> None:
+    way = Connections(url, TOKEN)
+    try:
+        answer = await way.request("POST", f"{wire.LEASES}/{lease.id}/renew", b'{"ttl_s":600}', _TIMEOUT_S)
+    finally:
+        way.close()
+    assert answer.status == 200, answer
+
+
+async def _wish(way: Connections) -> Answer:
+    return await way.request("POST", wire.LEASES, b'{"kind":"sim","ttl_s":0.5,"wait_s":5}', _TIMEOUT_S)
+
+
+async def _take(url: str) -> wire.LeaseInfo:
+    way = Connections(url, TOKEN)
+    wish = msgspec.json.encode({"kind": "sim", "ttl_s": 600.0, "grants": []})
+    try:
+        answer = await way.request("POST", wire.LEASES, wish, 4 * _TIMEOUT_S)
+    finally:
+        way.close()
+    assert answer.status == 201, answer
+    return msgspec.json.decode(answer.body, type=wire.Leases).leases[0]
