@@ -1,9 +1,8 @@
-"""Algorithms compared at equal environment steps: learning curves over seeds, what came of them, what
-differs.
+"""Compare algorithms at equal environment steps: learning curves, final success, and differing fields.
 
-A run's outcomes come in as they were rolled out, each before it was learned from. A rate is the mean over
-tasks of the tasks' own rates, since a curriculum shows one algorithm more of what it has yet to learn than
-another.
+Outcomes are counted as they were rolled out, each before it was learned from. A rate is the mean over tasks
+of each task's own rate: a curriculum plays the tasks that are not learned yet more often, and plays them for
+one algorithm more than for another.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ _NORMAL_95 = 1.96
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Outcomes of the training episodes since the last sample, by task; `env_steps` since the run began."""
+    """Outcomes of training episodes since the last sample, by task; `env_steps` since the run began."""
 
     env_steps: int
     tasks: Mapping[str, Proportion]
@@ -30,31 +29,29 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SeedRun:
-    """One training run. `held_out` are its last policy's outcomes on seeds it never trained on, by task;
-    empty where that was not measured. `trained` counts the episodes it learned from, one that came back each
-    time; `replay_share` is the share of earlier ones among all that were handed to the trainer."""
+    """One training run of a preset."""
 
     preset: str
     seed: int
     samples: tuple[Sample, ...]
-    held_out: Mapping[str, Proportion]
+    held_out: Mapping[str, Proportion]  # of its last policy on held-out seeds, by task; {} if not measured
     updates: int
     seconds: float
-    trained: int = 0
-    replay_share: float = 0.0
+    trained: int = 0  # episodes learned from; a replayed one counts each time
+    replay_share: float = 0.0  # share of earlier episodes among all that were handed to the trainer
 
 
 @dataclass(frozen=True, slots=True)
 class PresetResult:
-    """The results of one preset over its seeds. The differences are to the first preset, paired by seed."""
+    """Results of one preset over its seeds. Differences are to the first preset, paired by seed."""
 
     preset: str
     runs: tuple[SeedRun, ...]
-    curve: tuple[Mean, ...]  # of the training episodes, one for each of `BINS` equal shares of the budget
-    learned: Mean
+    curve: tuple[Mean, ...]  # success in training, one for each of `BINS` equal shares of the budget
+    learned: Mean  # as the function of this name says; the other figures likewise
     final: Mean
     area: Mean  # under the learning curve, as a share of what immediate success would give
-    final_difference: Mean | None  # None for the first
+    final_difference: Mean | None  # None for the first preset
     area_difference: Mean | None
 
 
@@ -83,8 +80,10 @@ def compared(runs: Sequence[SeedRun], budget: int) -> list[PresetResult]:
 
 
 def learning_curve(run: SeedRun, budget: int, bins: int = BINS) -> list[float]:
-    """The success of the episodes of each equal share of the budget. Where none ended in one it is as before;
-    NaN before the first."""
+    """Return the success rate in each of `bins` equal shares of the budget.
+
+    A share in which no episode ended has the rate of the share before; NaN before the first episode.
+    """
     parts: list[list[Sample]] = [[] for _ in range(bins)]
     for sample in run.samples:
         if 0 < sample.env_steps <= budget:
@@ -98,10 +97,11 @@ def learning_curve(run: SeedRun, budget: int, bins: int = BINS) -> list[float]:
 
 
 def learned(runs: Sequence[SeedRun], budget: int) -> Mean:
-    """How far success in the budget's last fifth is above that in its first: the mean over tasks, of the
-    episodes of all runs together.
+    """Return success in the budget's last fifth minus that in its first, as the mean over tasks.
 
-    The 95% interval is of the episodes, not of the seeds: Agresti and Caffo's (2000), task by task.
+    Episodes of all runs are pooled, and the 95% interval is over episodes, not over seeds.
+
+    Source: Agresti and Caffo, The American Statistician 54 (2000), for each task.
     """
     early, late = (
         _by_task(
@@ -122,20 +122,20 @@ def learned(runs: Sequence[SeedRun], budget: int) -> Mean:
 
 
 def final_success(run: SeedRun, budget: int) -> float:
-    """On held-out seeds where that was measured, else of the training episodes of the budget's last tenth."""
+    """Return success on held-out seeds if that was measured, else in training in the budget's last tenth."""
     if run.held_out:
         return macro_mean(run.held_out.values())
     return learning_curve(run, budget, _TENTH)[-1]
 
 
 def area_under(run: SeedRun, budget: int) -> float:
-    """The mean of the learning curve: what was learned, and how early."""
+    """Return the mean of the learning curve: it grows with how much is learned, and how early."""
     known = [rate for rate in learning_curve(run, budget) if not isnan(rate)]
     return fmean(known) if known else nan
 
 
 def differences(fields: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    """Of the presets' fields those that are not all the same, by name: (field, value by preset).
+    """Return the fields that are not the same in all presets: (name, values in the presets' order).
 
     A field that a preset does not have is "–".
     """
@@ -150,19 +150,19 @@ def _paired(
     budget: int,
     figure: Callable[[SeedRun, int], float],
 ) -> Mean:
-    """The mean difference over the seeds that both presets have."""
+    """Return the mean difference in `figure` over the seeds that both presets have."""
     was = {run.seed: figure(run, budget) for run in first}
     changes = [figure(run, budget) - was[run.seed] for run in other if run.seed in was]
     return mean_of([change for change in changes if not isnan(change)])
 
 
 def _macro(samples: Sequence[Sample]) -> float:
-    """The mean over tasks of their rates in the samples; NaN without an episode."""
+    """Return the mean over tasks of their rates in the samples; NaN without an episode."""
     return macro_mean(_by_task(samples).values())
 
 
 def _by_task(samples: Iterable[Sample]) -> dict[str, Proportion]:
-    """The outcomes of each task that has an episode."""
+    """Pool the outcomes of each task that has an episode."""
     tasks: dict[str, list[Proportion]] = {}
     for sample in samples:
         for task, outcomes in sample.tasks.items():
@@ -171,7 +171,7 @@ def _by_task(samples: Iterable[Sample]) -> dict[str, Proportion]:
 
 
 def _rate(outcomes: Proportion) -> float:
-    """The rate with one success and one failure added (Agresti and Caffo)."""
+    """Return the rate with one success and one failure added (Agresti and Caffo)."""
     return (outcomes.successes + 1) / (outcomes.n + 2)
 
 

@@ -1,8 +1,7 @@
 """Results of running a suite, as plain data, and their totals.
 
-The headline rate counts every scheduled episode: one that a fault left without a verdict counts as a failure.
-How many those are is shown beside it, with the rate of the others alone and the rate had all of them
-succeeded.
+The headline rate counts every scheduled episode: an episode that a fault left without a verdict counts as a
+failure. Beside it are the number of those, the rate without them, and the rate if all of them had succeeded.
 """
 
 from collections.abc import Sequence
@@ -30,24 +29,24 @@ class EpisodeResult:
     stop: StopReason
     steps: int
     seconds: float
-    attempts: int  # above 1 where faults made it start again
+    attempts: int  # above 1 if it was run again after faults
     detail: str  # the score's reason, or the fault in one line
-    trajectory: str  # id in the store
+    trajectory: str  # the trajectory's id in the store
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Episodes of one task, or of several pooled."""
+    """Totals of the episodes of one task, or of several tasks pooled."""
 
     task: str
-    trained: bool
+    trained: bool  # whether the policy was trained on the task
     scheduled: Proportion  # successes of all that were scheduled: the headline
     faults: int
     mean_steps: float  # of the episodes with a verdict; NaN without any
 
     @property
     def judged(self) -> Proportion:
-        """Successes of those that no fault left without a verdict."""
+        """Successes among the episodes with a verdict."""
         return Proportion(self.scheduled.successes, self.scheduled.n - self.faults)
 
     @property
@@ -57,30 +56,33 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
+    """All episodes of one policy, named by `label`, on a suite."""
+
     suite: Suite
     label: str
     episodes: tuple[EpisodeResult, ...]
 
     @property
     def tasks(self) -> tuple[TaskResult, ...]:
-        """One row per task, in the suite's order."""
+        """The totals of each task, in the suite's order."""
         return tuple(
             _sum(task, task in self.suite.train_tasks, [e for e in self.episodes if e.task == task])
             for task in self.suite.tasks
         )
 
     def pooled(self, trained: bool) -> TaskResult:
-        """All episodes of the training tasks, or of the unseen ones, as one sample."""
+        """Return the totals over all training tasks, or over all unseen ones."""
         names = self.suite.train_tasks if trained else self.suite.unseen_tasks
         return _sum("all", trained, [e for e in self.episodes if e.task in names])
 
     def macro(self, trained: bool) -> float:
+        """Return the mean of the tasks' rates, over training tasks or unseen ones."""
         return macro_mean(row.scheduled for row in self.tasks if row.trained == trained)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A policy's result and the results it is compared with, all on the same suite."""
+    """The result of a policy and those that it is compared with, all on the same suite."""
 
     after: SuiteResult
     before: SuiteResult | None = None
@@ -92,9 +94,9 @@ class Comparison:
             raise ValueError("results of different suites cannot be compared")
 
     def paired(self, trained: bool) -> tuple[int, int]:
-        """Seeds that turned from failure to success, and from success to failure, by the training.
+        """Count the seeds that turned from failure to success by the training, and the other way round.
 
-        Pairs in which either side is a fault say nothing and are left out.
+        Pairs with a fault on either side are left out.
         """
         if self.before is None:
             return 0, 0
@@ -105,6 +107,7 @@ class Comparison:
 
 
 def episode_result(trajectory: Trajectory, attempts: int) -> EpisodeResult:
+    """Return the result of an episode that was attempted so many times."""
     score, fault = trajectory.score, trajectory.fault
     if trajectory.valid:
         outcome: Outcome = "success" if trajectory.success else "failure"
@@ -127,7 +130,7 @@ def episode_result(trajectory: Trajectory, attempts: int) -> EpisodeResult:
 
 
 def result_json(result: SuiteResult) -> dict[str, Any]:
-    """The content of `results.json`: a row per task, the pooled rows, a row per episode."""
+    """Return the content of `results.json`: a row per task, the pooled rows, a row per episode."""
     return {
         "suite": result.suite.name,
         "digest": result.suite.digest,
@@ -140,9 +143,9 @@ def result_json(result: SuiteResult) -> dict[str, Any]:
 
 
 def read_result(path: Path, suite: Suite) -> SuiteResult:
-    """The result of `suite` that a `results.json` holds.
+    """Read the result of `suite` from a `results.json`.
 
-    Raises InfrastructureError where it cannot be read, or is of another suite.
+    Raises InfrastructureError if it cannot be read, or is of another suite.
     """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_Stored)
@@ -158,7 +161,7 @@ def read_result(path: Path, suite: Suite) -> SuiteResult:
 
 
 class _Stored(msgspec.Struct):
-    """The fields that are read from a `results.json`; all others are computed from them."""
+    """The fields of a `results.json` that are read; all others are computed from them."""
 
     digest: str
     label: str
@@ -166,10 +169,12 @@ class _Stored(msgspec.Struct):
 
 
 def task_json(row: TaskResult) -> dict[str, Any]:
+    """Return a task's row of `results.json`."""
     return {"task": row.task, "trained": row.trained, **rate_json(row), "mean_steps": row.mean_steps}
 
 
 def rate_json(row: TaskResult) -> dict[str, Any]:
+    """Return counts and rates of a row, with the headline rate's 95% interval."""
     interval = row.scheduled.interval
     return {
         "n": row.scheduled.n,
@@ -184,7 +189,7 @@ def rate_json(row: TaskResult) -> dict[str, Any]:
 
 
 def summary_json(comparison: Comparison) -> dict[str, Any]:
-    """Before and after per task and pooled, the change with its interval and test, and the baselines."""
+    """Return success before and after, per task and pooled, with interval and test, and the baselines."""
     before, after = comparison.before, comparison.after
 
     def pool(trained: bool) -> dict[str, Any]:
@@ -223,7 +228,7 @@ def summary_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: object) -> None:
-    """JSON has no NaN: a rate without trials is written as null."""
+    """Write a JSON file at once or not at all. NaN, such as a rate without trials, becomes null."""
     write_file(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 

@@ -76,23 +76,23 @@ class VllmConfig(_Config):
     """vLLM servers that sample instead of this process. Without `urls` one is started from `.venv-vllm`."""
 
     urls: tuple[str, ...] = ()
-    update: Literal["path", "memory", "lora"] = "path"  # how new weights reach it
+    update: Literal["path", "memory", "lora"] = "path"  # the way that new weights reach a server
     max_model_len: Positive = 32_768
 
 
 class RolloutConfig(_Config):
     """Episodes: how many at once, and how they are sampled."""
 
-    devices: Positive = 12  # browsers, and so episodes at once
+    devices: Positive = 12  # number of devices, and so of episodes at once
     history: HistoryConfig = HistoryConfig()
     temperature: Annotated[float, Field(ge=0)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0  # drawn from the likeliest tokens of this probability
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0  # of a logit, for each time it was sampled
-    vllm: VllmConfig | None = None  # None: sampled in this process
-    group_size: Annotated[int, Field(ge=2)] = 8  # siblings of one task and seed
-    dynamic: bool = False  # fewer siblings, and shorter episodes, for tasks that mostly succeed (DART)
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0  # draw from the likeliest tokens of this probability
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0  # lowers a token's logit each time
+    vllm: VllmConfig | None = None  # None: sample in this process
+    group_size: Annotated[int, Field(ge=2)] = 8  # episodes of one task and seed
+    dynamic: bool = False  # smaller groups and shorter episodes for tasks that mostly succeed (DART)
     max_new_tokens: Positive = 16
-    max_steps: Positive | None = None  # turns of an episode; None: as many as its task allows
+    max_steps: Positive | None = None  # most turns of an episode; None: as many as its task allows
     seed: TaskSeed = REINFORCEMENT.start  # the first task seed; see `guiagent.seeds`
 
 
@@ -107,21 +107,21 @@ class DeviceConfig(_Config):
     """The devices of the episodes. Without a `farm`, one of this kind and size is started for the run."""
 
     kind: Literal["browser", "phone", "desktop", "vm", "android"] = "browser"
-    width: Positive = 160  # of the screen, in pixels; the default is MiniWoB++'s
+    width: Positive = 160  # pixels of the screen; the default is MiniWoB++'s
     height: Positive = 224
-    grants: tuple[Grant, ...] = ("exec",)  # what the tasks' set-ups and checks need of a lease
-    frame: Literal["png", "jpeg"] = "png"  # of screenshots; of a full HD screen, JPEG is a tenth of the bytes
+    grants: tuple[Grant, ...] = ("exec",)  # rights that the tasks' set-ups and checks need
+    frame: Literal["png", "jpeg"] = "png"  # JPEG is a tenth of the bytes for a full HD screen
     farm: str | None = None  # address of a running pool; its token is $GUIAGENT_TOKEN
 
 
 class OptimizationConfig(_Config):
     """How an optimiser step is computed: batch size, precision, optimiser, learning rate."""
 
-    batch_tokens: Positive = 16_384  # per forward pass; a longer trajectory has one of its own
+    batch_tokens: Positive = 16_384  # tokens in a forward pass; a longer trajectory has its own
     precision: Literal["float32", "bfloat16"] = "float32"  # of activations; weights and moments stay float32
     gradient_checkpointing: bool = False
     compile: bool = False
-    freeze_vision: bool = False  # the vision tower does not learn, and looks at each screenshot once a run
+    freeze_vision: bool = False  # keep the vision tower as it is, and encode each screenshot once
     optimizer: Literal["adamw", "adamw8bit"] = "adamw"
     lora: LoraConfig | None = None
     learning_rate: Rate = 3e-4
@@ -135,40 +135,40 @@ class UpdateConfig(OptimizationConfig):
     algorithm: str = "arpo"
     groups: Positive = 16
     epochs: Positive = 1  # passes over a batch
-    minibatches: Positive = 1  # optimiser steps a pass
-    max_staleness: Annotated[int, Field(ge=0)] = 4  # policy versions from sampling to training; 0: in turns
-    seeds: Path | None = None  # a trajectory store whose successes the replay begins with (BEPA)
+    minibatches: Positive = 1  # optimiser steps in a pass
+    max_staleness: Annotated[int, Field(ge=0)] = 4  # policy versions from sampling to update; 0: in turns
+    seeds: Path | None = None  # trajectory store whose successes fill the replay at the start (BEPA)
 
 
 class RayConfig(_Config):
     """`--launch ray`: which cluster, and how many processes a run has on it."""
 
-    address: str | None = None  # of a cluster, host:port or "auto"; None: one on this machine, for the run
-    workers: Positive = 2  # processes that run episodes: they share the devices
+    address: str | None = None  # cluster, host:port or "auto"; None: start one on this machine for the run
+    workers: Positive = 2  # processes that run episodes; they share the devices
     engines: Positive = 1  # processes that sample
     trainers: Positive = 1  # processes that share the learner (FSDP2)
-    gpus: Annotated[float, Field(ge=0)] = 0.0  # of each engine, and of each trainer
-    restarts: Annotated[int, Field(ge=0)] = 3  # of all trainers where one is lost, from the last checkpoint
+    gpus: Annotated[float, Field(ge=0)] = 0.0  # GPUs of each engine and of each trainer
+    restarts: Annotated[int, Field(ge=0)] = 3  # restarts of the trainers after one was lost
 
 
 class EvaluationConfig(_Config):
     """A suite that the policy is measured on before and after training, beside the baselines."""
 
     suite: str = "miniwob-demo"
-    episodes: Positive = 30  # per task
+    episodes: Positive = 30  # episodes per task
 
 
 class TrainConfig(_Config):
     """`guiagent train --recipe arpo-demo` or `zero`: online RL of a policy on a farm of browsers."""
 
     taskset: str = "miniwob"  # or phone, osworld:PATH, book:FILE, synthetic:FILE, proposed
-    tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)  # by name; "*": all that can be run
-    policy: str = "tiny"  # the checkpoint to start from: a folder, ORGANISATION/MODEL, or the small policy
-    dialect: str = "ui-tars"  # what the policy writes its actions in
-    max_pixels: Positive | None = None  # of a screenshot as it is shown; None: the checkpoint's own bound
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)  # names; "*": all that can be run
+    policy: str = "tiny"  # checkpoint to start from: a folder, ORGANISATION/MODEL, or tiny
+    dialect: str = "ui-tars"  # action language of the policy
+    max_pixels: Positive | None = None  # most pixels of a shown screenshot; None: the checkpoint's bound
     steps: Positive = 200
-    minutes: Annotated[float, Field(gt=0)] | None = None  # stop earlier, after this much time of training
-    env_steps: Positive | None = None  # or after this many turns of episodes, with and without a verdict
+    minutes: Annotated[float, Field(gt=0)] | None = None  # stop earlier, after so many minutes of training
+    env_steps: Positive | None = None  # stop earlier, after so many turns, with or without a verdict
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 1.0
     seed: int = 0
     device: DeviceConfig = DeviceConfig()
@@ -176,8 +176,8 @@ class TrainConfig(_Config):
     update: UpdateConfig = UpdateConfig()
     curriculum: Literal["learnability", "band", "cooling", "uniform"] = "learnability"
     judge: JudgeConfig | None = None  # gives the rewards in place of the tasks' checks
-    step_judge: StepJudgeConfig | None = None  # labels steps, for seagent and steve; None: the outcome does
-    planner: ServerConfig | None = None  # makes plans of an expert's episodes, for `guiagent seeds` (BEPA)
+    step_judge: StepJudgeConfig | None = None  # labels steps for seagent and steve; None: by the outcome
+    planner: ServerConfig | None = None  # writes plans from an expert's episodes, for `guiagent seeds` (BEPA)
     evaluation: EvaluationConfig | None = None
     ray: RayConfig = RayConfig()
 
@@ -190,24 +190,24 @@ class WarmStartConfig(_Config):
     steps: Positive = 2_600
     batch: Positive = 32
     learning_rate: Rate = 1.5e-3
-    processes: Positive = 2  # one thread each
+    processes: Positive = 2  # with one thread each
     seed: int = 0
 
 
 class SftConfig(_Config):
     """`guiagent train --recipe sft-successes`: a policy from the trajectories of a store, supervised."""
 
-    store: Path  # a folder of trajectories, such as runs/demo/trajectories
+    store: Path  # trajectory store, such as runs/demo/trajectories
     successes_only: bool = True
-    policy: str = "tiny"  # as in `TrainConfig`, like the two after it
+    policy: str = "tiny"  # as in `TrainConfig`, like the next two
     dialect: str = "ui-tars"
     max_pixels: Positive | None = None
     history: Literal["anchored", "sliding"] = "anchored"
     images: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 2, 3, 5)  # one is drawn each time
     steps: Positive = 200
-    batch: Positive = 32  # trajectories of an optimiser step
-    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.05  # of the trajectories: never learned, 128 at most
-    validate_every: Positive = 20  # steps from one reading of the held-out loss to the next
+    batch: Positive = 32  # trajectories in an optimiser step
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.05  # share of trajectories not learned, 128 at most
+    validate_every: Positive = 20  # steps between measurements of the held-out loss
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 1.0
     update: OptimizationConfig = OptimizationConfig()
     seed: int = 0
@@ -216,19 +216,19 @@ class SftConfig(_Config):
 class ExperienceConfig(_Config):
     """`guiagent train --recipe experience-demo`: learning by the prompt, on a farm of browsers."""
 
-    experiences: Positive = 32  # the most that the library holds
-    server: ServerConfig  # the model that compares the episodes of a group
+    experiences: Positive = 32  # most experiences in the library
+    server: ServerConfig  # model that compares the episodes of a group
     taskset: str = "miniwob"  # as in `TrainConfig`, like the tasks
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)
-    policy: str = "tiny"  # as `guiagent eval` takes it: a folder, or http(s)://HOST/v1#MODEL
-    dialect: str = "ui-tars"  # what it writes its actions in
+    policy: str = "tiny"  # as for `guiagent eval`: a folder, or http(s)://HOST/v1#MODEL
+    dialect: str = "ui-tars"  # action language of the policy
     temperature: Annotated[float, Field(gt=0)] = 0.7
     devices: Positive = 10
     group_size: Annotated[int, Field(ge=2)] = 5
-    groups: Positive = 100  # in an epoch, each of another seed
+    groups: Positive = 100  # groups in an epoch, each with its own seed
     epochs: Positive = 3
     seed: TaskSeed = REINFORCEMENT.start  # the first task seed, as in `RolloutConfig`
-    evaluation: EvaluationConfig | None = None  # a suite to be measured on, told of nothing and of all
+    evaluation: EvaluationConfig | None = None  # suite to measure on, before and after learning
 
 
 class JudgeFitConfig(_Config):
@@ -239,5 +239,5 @@ class JudgeFitConfig(_Config):
     steps: Positive = 2_000
     batch: Positive = 32
     learning_rate: Rate = 1e-3
-    processes: Positive = 2  # one thread each
+    processes: Positive = 2  # with one thread each
     seed: int = 0

@@ -30,9 +30,9 @@ class ComparisonSummary:
     recipe: str
     commit: str
     budget: int  # environment steps of every run
-    fields: Mapping[str, Mapping[str, str]]  # of each preset, by name, as text
-    config: Mapping[str, Any]  # what all runs share
-    notes: Mapping[str, Sequence[str]]  # by preset, caveats of its runs
+    fields: Mapping[str, Mapping[str, str]]  # fields by preset and name, as text
+    config: Mapping[str, Any]  # the config that all runs share
+    notes: Mapping[str, Sequence[str]]  # caveats by preset
 
 
 def print_comparison(results: Sequence[PresetResult], console: Console) -> None:

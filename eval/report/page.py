@@ -37,7 +37,7 @@ class RunSummary:
     title: str
     commit: str
     wall_seconds: float
-    episodes: int  # all of the run's, training and evaluation
+    episodes: int  # all episodes of the run, in training and evaluation
     env_steps: int
     peak_memory_mb: float
     config: Mapping[str, Any]  # as resolved; shown as JSON

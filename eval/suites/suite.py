@@ -17,13 +17,13 @@ class Suite:
 
     name: str
     taskset: str
-    train_tasks: tuple[str, ...]  # trained on, here with held-out seeds
-    unseen_tasks: tuple[str, ...]  # never trained on
-    episodes: int  # per task
-    device: str  # the kind of device to lease
+    train_tasks: tuple[str, ...]  # tasks that were trained on, here with held-out seeds
+    unseen_tasks: tuple[str, ...]  # tasks that were never trained on
+    episodes: int  # seeds per task
+    device: str  # kind of device to lease
     first_seed: int = EVALUATION.start
-    screen: tuple[int, int] = (1280, 800)  # of devices that are started for the suite, in pixels
-    grants: tuple[Grant, ...] = ("exec",)  # of a lease, as the tasks' set-ups and checks need them
+    screen: tuple[int, int] = (1280, 800)  # size of started devices, in pixels
+    grants: tuple[Grant, ...] = ("exec",)  # rights that the tasks' set-ups and checks need
     oracle: bool = True  # whether `OraclePolicy` can read the solution from its tasks
     content: str = ""  # digest of the files that define the tasks; "" if there are none
 

@@ -149,16 +149,16 @@ class Objective:
 class AdvantageInput:
     """What credit may read of one trajectory. Signals that the algorithm does not name are None."""
 
-    reward: float | None  # of `Algorithm.reward`; None masks the trajectory
+    reward: float | None  # reward by `Algorithm.reward`; None masks the trajectory
     outcome: float | None  # the score itself
     frames: tuple[str, ...]  # the screen before each step, by its hash
     tokens: tuple[int, ...]  # sampled tokens of each step
     replayed: bool = False
     entropies: tuple[float, ...] | None = None  # mean token entropy of each step
-    values: tuple[float, ...] | None = None  # the critic's, before each step and after the last
-    task_value: float | None = None  # the critic's, of the instruction alone
+    values: tuple[float, ...] | None = None  # the critic's values before each step and after the last
+    task_value: float | None = None  # the critic's value of the instruction alone
     labels: tuple[Label | None, ...] | None = None
-    progress: tuple[float, ...] | None = None  # in [0, 1], after each step
+    progress: tuple[float, ...] | None = None  # progress after each step, in [0, 1]
     answers: tuple[float, ...] | None = (
         None  # probability of the known answer before each step; None if there is no known answer
     )

@@ -38,7 +38,7 @@ from training.algorithms.algorithm import Algorithm, Clipped, Correction, Kl, Ob
 from training.algorithms.credit import step_weighted
 from training.algorithms.reward import earned
 
-_NOTHING = 1e-6  # a group fails as a whole where no member has a score above 0
+_NOTHING = 1e-6  # a group fails as a whole if no member has a score above 0
 
 DART_PAPER = Algorithm(
     name="dart_paper",

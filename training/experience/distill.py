@@ -31,7 +31,7 @@ from training.rollout.worker import LocalRolloutWorker
 
 _TURNS, _CHARS = 24, 400  # of an attempt that are shown, and of a turn's text
 _REPLY_TOKENS = 1024
-_MOST_CHANGES = 4  # of one comparison
+_MOST_CHANGES = 4  # most changes by one comparison
 _LONGEST_REPLY = 16_384  # characters that are read
 _CHANGES = msgspec.json.Decoder(list[Operation])
 
@@ -63,11 +63,11 @@ class Server(Protocol):
 
 
 class Progress(NamedTuple):
-    groups: int  # compared so far
+    groups: int  # groups compared so far
     of: int
-    success: float  # of the newest group's valid episodes
+    success: float  # success rate of the newest group's valid episodes
     experiences: int
-    unreadable: int  # answers of the model, in this session
+    unreadable: int  # unreadable answers of the model in this session
 
 
 async def learn(

@@ -18,7 +18,7 @@ from guiagent.protocols import Policy, Turn
 from guiagent.storage.journal import Journal
 from guiagent.types import Observation, PolicyOutput
 
-MAX_CHARS = 300  # of one experience
+MAX_CHARS = 300  # characters of one experience
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]  # as a model may write it
 
 _HEADING = "What was learned in earlier attempts at such tasks; use what fits:"

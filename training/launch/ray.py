@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from training.metrics.observer import Progress
     from training.train import Trained
 
-_OBJECT_STORE_BYTES = 200 * 2**20  # of a cluster that is started here; Ray spills more to disk
+_OBJECT_STORE_BYTES = 200 * 2**20  # object store of a cluster started here; Ray spills more to disk
 _RAY_TRAIN = {  # read by Ray Train, which passes some of them on to the processes it starts
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # the path of a run's folder may be relative
     "RAY_TRAIN_METRICS_ENABLED": "0",  # they are for the dashboard

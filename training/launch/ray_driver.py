@@ -31,9 +31,9 @@ from training.train import Trained
 
 ENGINE_CPUS, WORKER_CPUS, TRAINER_CPUS = 1.0, 0.5, 1.0
 _PATIENCE_S = 30.0
-_FAREWELL_S = 10.0  # for engines to clean up
+_FAREWELL_S = 10.0  # time for engines to clean up
 _NEVER: dict[str, Any] = {"max_failures": 0, "controller_failure_limit": 0, "max_preemption_failures": 0}
-_MANY_CALLS = 10_000  # at once, of an actor that waits for others most of the time
+_MANY_CALLS = 10_000  # calls at once to an actor: most of them wait for others
 
 
 async def drive(

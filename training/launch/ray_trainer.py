@@ -35,7 +35,7 @@ from training.train import Trained
 
 OpenJudge = Callable[[], AbstractAsyncContextManager[Judge | None]]
 
-_UPLOAD_S = 300.0  # to upload what an earlier trainer left on the node and the run's URL lacks
+_UPLOAD_S = 300.0  # time to upload what an earlier trainer left on the node
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Job:
     hosts: Sequence[WorkerHost]
     open_judge: OpenJudge
     resuming: bool
-    reports: Queue  # to the driver: updates, the result, warnings as text
+    reports: Queue  # queue to the driver: updates, the result, warnings as text
 
 
 def work(job: Job) -> None:

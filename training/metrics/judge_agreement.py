@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from guiagent.types import Trajectory
 
-GAP = 0.05  # judged above true success by more than this: the reward is being gamed, or the judge has drifted
+GAP = 0.05  # a larger gap of judged over true success means a gamed reward or a judge that has drifted
 
 
 @dataclass

@@ -27,17 +27,17 @@ class Progress:
 
     step: int
     steps: int
-    seconds: float  # of training, over all the run's sessions
+    seconds: float  # seconds of training, over all sessions of the run
     episodes: int
-    env_steps: int  # turns of those episodes
+    env_steps: int  # turns of the episodes
     episodes_per_second: float
-    success: float  # of the rollouts this update was made of
-    staleness: float  # policy versions, mean over the groups taken
+    success: float  # success rate of the rollouts in this update
+    staleness: float  # mean staleness of the groups taken, in policy versions
     faults: int
     entropy: float
-    proposals: dict[str, int]  # by outcome, since the run began; empty without a proposer
-    unjudged: dict[str, int]  # rollouts of this session that the judge could not judge, by reason
-    unlabelled: dict[str, int]  # and those that the step judge could not label
+    proposals: dict[str, int]  # counts by outcome since the run began; {} without a proposer
+    unjudged: dict[str, int]  # rollouts of this session without a verdict, by reason
+    unlabelled: dict[str, int]  # rollouts of this session without step labels, by reason
     judged_gap: float | None  # judged minus true success of the newest audited rollouts
     gap_opened: bool
 
@@ -46,11 +46,11 @@ class Progress:
 class Counters:
     """Counters kept by the parts of a run; the dicts grow while the run goes on."""
 
-    proposals: Mapping[str, int] = field(default_factory=dict)  # by outcome
+    proposals: Mapping[str, int] = field(default_factory=dict)  # counts by outcome
     unjudged: Mapping[str, int] = field(default_factory=dict)  # rollouts without a verdict, by reason
-    unlabelled: Mapping[str, int] = field(default_factory=dict)  # and without a label
+    unlabelled: Mapping[str, int] = field(default_factory=dict)  # rollouts without step labels, by reason
     step_verdict: Callable[[Trajectory], StepVerdict | None] | None = None  # None without a step judge
-    check: Callable[[], dict[str, Any]] = dict  # further figures; what it raises ends the run
+    check: Callable[[], dict[str, Any]] = dict  # returns further figures; what it raises ends the run
 
 
 class Rate(Protocol):

@@ -15,7 +15,7 @@ from training.checkpoints.checkpoint import optimizer_state, restore_optimizer
 _WIDTH = 128
 _HEADS = 2  # the smaller of two estimates is used, against overestimation (DigiRL)
 _LEARNING_RATE = 3e-3
-_PASSES = 5  # over a batch (DigiRL)
+_PASSES = 5  # passes over a batch (DigiRL)
 _OPTIMIZER = "optimizer."
 
 

@@ -26,7 +26,7 @@ from rewards.proposers.validation import ProposalLog
 
 _SPEC = ObserveSpec(frame="png")
 _DUPLICATE_WITHIN = 256  # proposals; an older one may come again: the policy has changed since
-_MOST_IN_VAIN = 500  # proposals refused in a row, before or after their rollouts
+_MOST_IN_VAIN = 500  # refused proposals in a row, before or after their rollouts
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,7 +35,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     task: str
     seed: int
     proposal: Proposal | None = None
-    digest: str = ""  # of the instruction and the screen it was made for: equal ones are duplicates
+    digest: str = ""  # hash of the instruction and its screen: equal ones are duplicates
     outcome: Outcome | None = None
 
 

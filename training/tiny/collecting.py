@@ -15,7 +15,7 @@ from guiagent.seeds import DEMONSTRATIONS, checked
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 
-_CHUNK = 500  # episodes at most, sorted by page: loading a page costs more than setting one up again
+_CHUNK = 500  # most episodes of a chunk, sorted by page: loading a page costs more than setting it up again
 
 KeepFrame = Callable[[bytes], str]
 

@@ -21,8 +21,8 @@ from rewards.tasksets.proposed import Proposed, ProposedTask
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
-_OWN_SHARE = 0.4  # of episodes with the page's own instruction
-_POLICY_SHARE = 0.4  # of episodes played by the policy
+_OWN_SHARE = 0.4  # share of episodes with the page's own instruction
+_POLICY_SHARE = 0.4  # share of episodes played by the policy
 _RIGHT, _OTHER = 0.6, 0.25  # shares of the careless hand's targets; the rest are anywhere
 _BESIDE, _BESIDE_PX = 0.3, 8  # share of its clicks beside the target, and their largest distance
 

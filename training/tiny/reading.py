@@ -27,7 +27,7 @@ from training.inputs.collate import Sample, collate
 from training.inputs.encoder import Encoder, Picture, decode
 from training.tiny.demos import GRID
 
-SCREENS = 3  # so many of a case's last screens are shown
+SCREENS = 3  # number of a case's last screens that are shown
 _ROWS = 16  # cases per forward pass without gradients
 _CLOSE_UP = (96, 64)  # pixels
 _NEAR, _FAR = 3, 7  # pixels from a mark where its four arms begin and end: what was touched stays visible

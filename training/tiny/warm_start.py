@@ -28,7 +28,7 @@ from training.model.forward import score
 from training.tiny import collecting, demos, model, supervised
 from training.tiny.collecting import Job, KeepFrame, OnProgress, Progress
 
-EPISODES = "demonstrations"  # their store in a run's folder
+EPISODES = "demonstrations"  # folder of the episodes in a run's folder
 
 _SPEC = ObserveSpec(frame="png")
 
