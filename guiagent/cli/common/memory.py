@@ -31,7 +31,7 @@ class PeakMemory:
 
 
 def descendants(root: int) -> list[int]:
-    """`root` and all processes below it."""
+    """Return the ids of `root` and of all processes below it."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -46,8 +46,9 @@ def descendants(root: int) -> list[int]:
 
 
 def pss_kb(pid: int) -> int:
+    """Return a process's proportional set size in kB; 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1])
-    return 0  # it ended meanwhile
+    return 0

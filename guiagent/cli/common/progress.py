@@ -12,7 +12,7 @@ _PLAIN_INTERVAL_S = 5.0
 
 
 class StageLine:
-    """The progress line of one stage; its last text stays.
+    """The progress line of one stage of a command. Its last text stays.
 
     with StageLine(console, "2/4", "train") as line:
         line.update("step 3/200")
@@ -32,6 +32,7 @@ class StageLine:
         return self
 
     def update(self, text: str) -> None:
+        """Show a new text: at once on a terminal, at most every five seconds elsewhere."""
         self._text = text
         if self._live:
             self._live.update(self._line())

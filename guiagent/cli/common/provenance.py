@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def commit() -> str:
-    """The checkout's commit, with "+" if files differ from it; "unknown" outside a checkout."""
+    """Return the checkout's commit, with "+" if files differ from it; "unknown" outside a checkout."""
     root = Path(__file__).parent
 
     def git(*arguments: str) -> str:

@@ -1,1 +1,1 @@
-"""Commands that measure a policy and prove tasks."""
+"""Commands that measure policies and prove tasks."""

@@ -19,9 +19,9 @@ _ATTEMPTS = 3  # at a proof, with another device after each fault
 
 
 def audit_suite(name: str, only: list[str], seeds: int, devices: int) -> bool:
-    """Prints a row a proof and says whether all of them are sound.
+    """Print a row per proof; return whether all are sound.
 
-    Raises UsageError for a suite, or a task of it, that there is not, and for tasks without a proof.
+    Raises UsageError for an unknown suite or task, and for tasks without an oracle and mutants.
     """
     suite, taskset = find_suite(name), find_taskset(find_suite(name).taskset)
     if unknown := sorted(set(only) - set(suite.tasks)):
@@ -42,7 +42,7 @@ async def _prove(
     unsound = 0
 
     async def prove(job: tuple[str, int], slot: DeviceSlot) -> bool:
-        """True where the device failed and another one is to be tried."""
+        """Prove one task; return True if the device failed and another one is to be tried."""
         nonlocal unsound
         attempts[job] += 1
         try:

@@ -12,18 +12,22 @@ if TYPE_CHECKING:
     from rewards.tasksets.osworld import TaskFile
 
 app = typer.Typer(
-    help="Task files and suites: what can be run, and whether its checks are sound.", no_args_is_help=True
+    help="Show which task files can be run, and prove the checks of suites.", no_args_is_help=True
 )
 
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(exists=True, help="A task file of OSWorld's, or a folder of them.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")] = False,
+    path: Annotated[
+        Path, typer.Argument(exists=True, help="Task file in OSWorld's format, or a folder of them.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of a table.")
+    ] = False,
 ) -> None:
-    """Load task files and print a row a task: what it is made of, and what of that is not supported.
+    """Load task files and print a row per task: its parts, and those that are not supported.
 
-    Ends with 2 where a file cannot be loaded, after all others were shown.
+    Exits with 2 if a file cannot be loaded, after all others were shown.
     """
     from guiagent.errors import UsageError
     from rewards.tasksets.osworld.load import load, paths
@@ -55,14 +59,14 @@ def check(
 
 @app.command()
 def audit(
-    suite: Annotated[str, typer.Argument(help="miniwob-demo, phone, phone-unseen-apps, ...")],
-    task: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Of the suite's, per task.")] = 1,
-    devices: Annotated[int, typer.Option(min=1)] = 2,
+    suite: Annotated[str, typer.Argument(help="Suite, such as miniwob-demo, phone or phone-unseen-apps.")],
+    task: Annotated[list[str] | None, typer.Option(help="Prove only this task; may be repeated.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of the suite's seeds per task.")] = 1,
+    devices: Annotated[int, typer.Option(min=1, help="Number of devices.")] = 2,
 ) -> None:
     """Prove every task's check on real devices: the oracle scores 1, mutants and null agents do not.
 
-    Ends with 1 where one is not sound.
+    Exits with 1 if a check is not sound.
     """
     from guiagent.cli.evaluate.audit import audit_suite
 
@@ -112,7 +116,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _counted(names: list[str]) -> str:
-    """`download,sleep*3`: each once, in order of appearance, with how often."""
+    """Return each name once, in order of appearance, with its count: `download,sleep*3`."""
     return ",".join(name if count == 1 else f"{name}*{count}" for name, count in Counter(names).items())
 
 

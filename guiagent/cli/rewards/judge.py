@@ -1,4 +1,4 @@
-"""`guiagent judge`: calibrate a judge, ask it again about unknown episodes, label steps."""
+"""`guiagent judge`: calibrates a judge, judges unknown episodes again, labels steps."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,27 +7,31 @@ import typer
 
 from guiagent.errors import UsageError
 
-app = typer.Typer(help="Measure judges against state checks, and ask them again.", no_args_is_help=True)
+app = typer.Typer(
+    help="Measure judges against state checks, judge episodes again, and label steps.", no_args_is_help=True
+)
 
 Config = Annotated[
     Path | None,
-    typer.Option("--judge", help="A TOML file with url, model and preset; by default the run's own judge."),
+    typer.Option("--judge", help="TOML file with url, model and preset; by default the run's own judge."),
 ]
-Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one key of it: a=b")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="Change one key of the judge's config: a=b")
+]
 
 
 @app.command()
 def calibrate(
-    run: Annotated[Path | None, typer.Option(help="A run's folder, with trajectories/ in it.")] = None,
-    trajectories: Annotated[Path | None, typer.Option(help="Or a trajectory store by itself.")] = None,
+    run: Annotated[Path | None, typer.Option(help="Folder of a run, with trajectories/ in it.")] = None,
+    trajectories: Annotated[Path | None, typer.Option(help="Trajectory store, in place of --run.")] = None,
     judge: Config = None,
     overrides: Overrides = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Judge only so many episodes.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of episodes to judge.")] = None,
 ) -> None:
-    """Run a judge over episodes whose state check is known; prints and keeps what its verdicts are worth.
+    """Run a judge over episodes whose true outcome is known, and print how often it is wrong.
 
-    calibration.json and verdicts.jsonl are written beside the trajectories. Interrupted, the same command
-    goes on where it was.
+    calibration.json and verdicts.jsonl are written beside the trajectories. After an interruption the same
+    command continues.
     """
     from guiagent.cli.rewards.judging import calibrate as start
 
@@ -38,11 +42,11 @@ def calibrate(
 
 @app.command()
 def again(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    run: Annotated[Path, typer.Argument(help="Folder of the run.")],
     judge: Config = None,
     overrides: Overrides = None,
 ) -> None:
-    """Judge the episodes of a run that a judge left unknown; known verdicts stay as they are."""
+    """Judge those episodes of a run again that have no verdict. Known verdicts stay as they are."""
     from guiagent.cli.rewards.judging import again as start
 
     start(run / "trajectories", judge, overrides or [])
@@ -50,18 +54,18 @@ def again(
 
 @app.command()
 def steps(
-    run: Annotated[Path, typer.Option(help="The run's folder, with trajectories/ in it.")],
+    run: Annotated[Path, typer.Option(help="Folder of the run, with trajectories/ in it.")],
     judge: Annotated[
         Path | None,
-        typer.Option("--judge", help="A TOML file with url, model, preset; by default the run's step_judge."),
+        typer.Option("--judge", help="TOML file with url, model, preset; by default the run's step_judge."),
     ] = None,
     overrides: Overrides = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Label only so many episodes.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of episodes to label.")] = None,
 ) -> None:
-    """Let a step judge say which steps of a run's episodes were right; prints what its labels are worth.
+    """Label the steps of a run's episodes as right or wrong by a step judge, and print a summary.
 
-    They are kept in step_verdicts.jsonl, where training keeps its own: what an outage left out is asked
-    again, and a run that goes on finds it there.
+    Labels are written to step_verdicts.jsonl, where training writes and finds them too. The same command
+    asks again about episodes that an outage left without labels.
     """
     from guiagent.cli.rewards.labelling import label_steps as start
 

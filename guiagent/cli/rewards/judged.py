@@ -1,4 +1,4 @@
-"""Figures of a run rewarded by a judge, for its report, and the judge's calibration on the run's audits."""
+"""Figures of a run rewarded by a judge, for its report, with the judge's calibration on the run's audits."""
 
 from collections import Counter
 from collections.abc import Sequence

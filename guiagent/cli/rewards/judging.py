@@ -1,4 +1,4 @@
-"""Implementation of `guiagent judge`: run a judge over a trajectory store, and print its error rates."""
+"""Implementation of `guiagent judge`: runs a judge over a trajectory store, and prints its error rates."""
 
 import asyncio
 import tomllib
@@ -31,6 +31,10 @@ CALIBRATION = "calibration.json"  # beside a run's trajectories
 
 
 def calibrate(trajectories: Path, toml: Path | None, overrides: Sequence[str], limit: int | None) -> None:
+    """Compare a judge with the state checks of at most `limit` episodes; write and print its error rates.
+
+    Raises UsageError if no episode has a known truth, InfrastructureError if the judge gave no verdict.
+    """
     run, console = trajectories.parent, Console(highlight=False)
     config = config_for(JudgeConfig, "judge", run, toml, overrides)
     with TrajectoryStore(trajectories, readonly=True) as store:
@@ -52,6 +56,7 @@ def calibrate(trajectories: Path, toml: Path | None, overrides: Sequence[str], l
 
 
 def again(trajectories: Path, toml: Path | None, overrides: Sequence[str]) -> None:
+    """Judge the episodes without a known score again, and print the outcome."""
     run, console = trajectories.parent, Console(highlight=False)
     config = config_for(JudgeConfig, "judge", run, toml, overrides)
     with TrajectoryStore(trajectories, readonly=True) as store:
@@ -71,7 +76,7 @@ def again(trajectories: Path, toml: Path | None, overrides: Sequence[str]) -> No
 
 
 def known_truth(trajectory: Trajectory) -> bool | None:
-    """The state check's verdict: the audit's if a judge gave the score. None if there is none."""
+    """Return the state check's verdict: the audit's if a judge gave the score. None if there is none."""
     score = trajectory.audit
     if score is None and trajectory.score is not None and trajectory.score.source == "check":
         score = trajectory.score
@@ -81,7 +86,7 @@ def known_truth(trajectory: Trajectory) -> bool | None:
 
 
 def left_unknown(trajectory: Trajectory) -> bool:
-    """True if an episode ran to its end and has no known score."""
+    """Whether an episode ran to its end and has no known score."""
     is_scored = trajectory.score is not None and trajectory.score.value is not None
     return not is_scored and (trajectory.fault is None or trajectory.fault.origin == "judge")
 
@@ -89,8 +94,10 @@ def left_unknown(trajectory: Trajectory) -> bool:
 def config_for(
     kind: type[_Config], table: str, run: Path, toml: Path | None, overrides: Sequence[str]
 ) -> _Config:
-    """Load a config from `toml`, or from the `table` of the run's own config; replies are cached beside the
-    run."""
+    """Load a judge's config from `toml`, or else from the `table` of the run's own config.
+
+    Its replies are cached in the run's folder unless it names another one.
+    """
     own, flags = run / "config.toml", {}
     if toml is None and own.is_file():
         try:
@@ -138,7 +145,7 @@ def print_calibration(found: Calibration, console: Console) -> None:
 def _judge(
     config: JudgeConfig, store: TrajectoryStore, chosen: set[str], run: Path, stage: str, console: Console
 ) -> dict[str, Verdict]:
-    """The verdicts of the chosen trajectories, by their id; known ones are taken from the run's log."""
+    """Judge the chosen trajectories; return verdicts by id. Known ones are taken from the run's log."""
     verdicts: dict[str, Verdict] = {}
 
     async def work(log: VerdictLog, line: StageLine) -> None:
@@ -162,6 +169,7 @@ def _judge(
 
 
 def rule_of(config: JudgeConfig) -> Rule:
+    """Return the rule by which the judge's votes are counted."""
     return config.rule or ("all" if config.url is None else PRESETS[config.preset].rule)
 
 
@@ -178,7 +186,7 @@ def _corrected(run: Path, judge: str, judged: float | None) -> float | None:
 
 
 def _unknowns(verdicts: dict[str, Verdict]) -> str:
-    """Why verdicts are unknown, with counts: "3 deadline, 1 abstained"."""
+    """Return the reasons for unknown verdicts with counts: "3 deadline, 1 abstained"."""
     reasons = Counter(v.fault.code if v.fault else "abstained" for v in verdicts.values() if v.value is None)
     return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
 
@@ -205,6 +213,7 @@ def _cost(usage: Usage, episodes: int) -> str:
 
 
 def shown(rate: Rate) -> str:
+    """Format a rate with its 95% interval: "62% (51-72)"."""
     return f"{_percent(rate.rate)} ({100 * rate.low:.0f}-{100 * rate.high:.0f})"
 
 

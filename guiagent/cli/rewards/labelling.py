@@ -1,4 +1,4 @@
-"""Implementation of `guiagent judge steps`: label a run's steps by a step judge, and count the labels."""
+"""Implementation of `guiagent judge steps`: labels a run's steps by a step judge, and counts the labels."""
 
 import asyncio
 from collections import Counter
@@ -27,7 +27,7 @@ class _Tally:
         self.steps = 0
         self.teaching = 0  # episodes with a step that is learned from
         self.labels: Counter[Label] = Counter()  # of such steps
-        self.right: list[bool] = []  # whether the judge's outcome is the state check's, where both are known
+        self.right: list[bool] = []  # whether the judge's outcome is the state check's, if both are known
         self.unknown: Counter[str] = Counter()
 
     def add(self, trajectory: Trajectory, verdict: StepVerdict) -> None:
@@ -54,8 +54,7 @@ class _Tally:
 
 
 def label_steps(run: Path, toml: Path | None, overrides: Sequence[str], limit: int | None) -> None:
-    """Label the episodes that the run's log has no labels of; a continued SEAgent or STEVE run learns from
-    them.
+    """Label the episodes that have no labels in the run's log; SEAgent and STEVE runs learn from the labels.
 
     Raises UsageError if there is nothing to label, and what an unusable server raises.
     """

@@ -1,4 +1,4 @@
-"""Implementation of `guiagent propose`: propose tasks for a device, validate, try and record them."""
+"""Implementation of `guiagent propose`: proposes tasks for a device, validates, tries and records them."""
 
 import asyncio
 from collections import Counter
@@ -83,6 +83,10 @@ class Suggested(NamedTuple):
 
 
 def propose(args: ProposeArgs) -> None:
+    """Propose until `args.n` are accepted or no more come, and print the counts of outcomes.
+
+    Raises UsageError for impossible arguments, InfrastructureError if nothing was accepted.
+    """
     _check(args)
     console = Console(highlight=False)
     with ProposalLog(args.book) as book, StageLine(console, "1/1", "propose") as line:
@@ -102,16 +106,16 @@ async def _work(args: ProposeArgs, book: ProposalLog, line: StageLine) -> Counte
         proposer = await stack.enter_async_context(_proposer(args))
         farm = await stack.enter_async_context(_farm(args))
         trials = await _trials(args, book, farm, stack)
-        contexts = _Contexts(args, book)
+        completer = _ContextCompleter(args, book)
         if trials is not None:
             for proposal in [p for p in book.accepted if not book.outcomes[p.id].trials]:
                 line.update(f"an earlier proposal is tried: {proposal.instruction}")
                 counts[f"{_named(await trials.conclude(proposal))}, of earlier"] += 1
-        situations = await stack.enter_async_context(_situations(args, book, farm))
+        contexts = await stack.enter_async_context(_contexts(args, book, farm))
         validator = await _validator(args, book, stack)
-        async for situation in situations:
-            wanted = max(args.n - counts["accepted"], contexts.least)
-            suggested = await proposer.suggest(contexts(situation), wanted)
+        async for context in contexts:
+            wanted = max(args.n - counts["accepted"], completer.least)
+            suggested = await proposer.suggest(completer.complete(context), wanted)
             for proposal in suggested.proposals:
                 if counts["accepted"] >= args.n:
                     break
@@ -147,6 +151,7 @@ async def _trials(
 
 
 def _check(args: ProposeArgs) -> None:
+    """Raise UsageError for arguments that do not fit together."""
     if args.device not in _SIZES:
         raise UsageError(f"no device {args.device!r}; known: {', '.join(_SIZES)}")
     if args.preset == "grammar":
@@ -164,10 +169,10 @@ def _check(args: ProposeArgs) -> None:
 
 
 class _Grammar:
-    """The proposer without a model: all kinds of the grammar, on the elements of the page."""
+    """The proposer without a model: applies all kinds of the grammar to the elements of the page."""
 
-    async def suggest(self, situation: ProposalContext, n: int) -> Suggested:
-        found = [p for kind in KINDS for p in await GrammarProposer(kind).propose(situation, _MOST_OF_A_KIND)]
+    async def suggest(self, context: ProposalContext, n: int) -> Suggested:
+        found = [p for kind in KINDS for p in await GrammarProposer(kind).propose(context, _MOST_OF_A_KIND)]
         # The hidden check counts elements as a page of a taskset does; here nothing could evaluate it.
         return Suggested([replace(proposal, check=None) for proposal in found])
 
@@ -182,8 +187,8 @@ class _Model:
             ) from None
         self.proposer = ModelProposer(ServerConfig(url=args.url, model=args.model), args.preset)
 
-    async def suggest(self, situation: ProposalContext, n: int) -> Suggested:
-        found = await self.proposer.suggest(situation, n)
+    async def suggest(self, context: ProposalContext, n: int) -> Suggested:
+        found = await self.proposer.suggest(context, n)
         return Suggested(found.proposals, found.malformed, found.guidebook)
 
 
@@ -213,7 +218,7 @@ async def _validator(args: ProposeArgs, book: ProposalLog, stack: AsyncExitStack
 
 
 def _evaluation(device: str) -> list[str]:
-    """The instructions of the phone's evaluation templates; other suites' come with --avoid."""
+    """Return the instructions of the phone's evaluation templates; those of other suites come by --avoid."""
     if device != "phone":
         return []
     from rewards.tasksets.phone import UNSEEN_APP_TEMPLATES, UNSEEN_TEMPLATES, PhoneTasks
@@ -224,7 +229,7 @@ def _evaluation(device: str) -> list[str]:
 
 @asynccontextmanager
 async def _farm(args: ProposeArgs) -> AsyncIterator[FarmClient | None]:
-    """The devices that this command needs; None if it needs none."""
+    """Start the devices that this command needs; None if it needs none."""
     if not args.devices:
         yield None
         return
@@ -234,11 +239,13 @@ async def _farm(args: ProposeArgs) -> AsyncIterator[FarmClient | None]:
 
 
 @asynccontextmanager
-async def _situations(
+async def _contexts(
     args: ProposeArgs, book: ProposalLog, farm: FarmClient | None
 ) -> AsyncIterator[AsyncIterator[ProposalContext]]:
-    """Contexts to propose from: an endless series of a device's, numbered on from the book, or one for each
-    episode of a run."""
+    """Open the contexts to propose from: one for each episode of a run, or without a run endlessly many.
+
+    Without a run they are first screens of a leased device, by seeds that follow those in the book.
+    """
     seen = [p.seed for p in book.proposals.values() if p.environment == args.environment]
     first = 1 + max(seen, default=-1)
     if args.run is not None:
@@ -278,7 +285,7 @@ async def _apps(args: ProposeArgs, device: Device) -> list[str]:
 
 
 async def _explored(args: ProposeArgs, store: TrajectoryStore, first: int) -> AsyncIterator[ProposalContext]:
-    """The context of each episode: its screens and actions. Episodes before `first` were used already."""
+    """Yield the context of each episode, its screens and actions, from the episode `first` on."""
     for seed, trajectory in enumerate(store):
         if seed < first or not trajectory.final_frame:
             continue
@@ -289,34 +296,34 @@ async def _explored(args: ProposeArgs, store: TrajectoryStore, first: int) -> As
         yield ProposalContext(args.environment, seed, shown, exploration=[*steps, (Screen(last), [])])
 
 
-class _Contexts:
-    """Complete a proposer's context with the contents of files and the trials of earlier proposals."""
+class _ContextCompleter:
+    """Adds the contents of files and the trials of earlier proposals to a proposer's context."""
 
     def __init__(self, args: ProposeArgs, book: ProposalLog) -> None:
         self._args, self._book = args, book
         self._evolution = evolution.Evolution()
         self.least = evolution.LEAST_TASKS if args.preset == "seagent" else 1  # an exam of fewer says nothing
 
-    def __call__(self, situation: ProposalContext) -> ProposalContext:
+    def complete(self, context: ProposalContext) -> ProposalContext:
         args, book = self._args, self._book
-        situation = replace(
-            situation,
+        context = replace(
+            context,
             examples=_lines(args.examples),
             demonstration="\n".join(_lines(args.demonstration)),
             guidebook=book.guidebook,
         )
         if args.preset == "seagent":
-            return evolution.examine(evolution.phases_of(book.tried, book.guidebook), situation)
+            return evolution.examine(evolution.phases_of(book.tried, book.guidebook), context)
         if args.preset == "webrl":
             self._evolution = evolution.take_in(self._evolution, book.tried)
             if self._evolution.seeds:
-                self._evolution, situation = evolution.evolve(self._evolution, situation)
-            elif not situation.examples:
+                self._evolution, context = evolution.evolve(self._evolution, context)
+            elif not context.examples:
                 raise UsageError(
                     "webrl varies tasks that a policy failed, and the book has none: --policy tries what is "
                     "in it, as training on it does, and --examples FILE names others"
                 )
-        return situation
+        return context
 
 
 def _lines(path: Path | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Caveats of a comparison: which parts of a preset had nothing to work with in its runs."""
+"""Caveats of a comparison: parts of a preset that had nothing to work with in its runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from training.config import TrainConfig
 def caveats(
     algorithm: Algorithm, config: TrainConfig, updates: Sequence[Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Sentences on the preset as it ran; `updates` are the lines of metrics of all of its runs."""
+    """Return sentences on the preset as it ran; `updates` are the lines of metrics of all its runs."""
     found: list[str] = []
     surrogate, signals, update = algorithm.objective.surrogate, algorithm.signals, config.update
     at_start = isinstance(surrogate, Clipped) and surrogate.against == "proximal"

@@ -1,4 +1,4 @@
-"""`guiagent demo`: trains and evaluates a small policy here; see `guiagent.cli.train.experiment`."""
+"""`guiagent demo`: trains and evaluates the small policy; see `guiagent.cli.train.experiment`."""
 
 from pathlib import Path
 
@@ -16,9 +16,10 @@ _RECIPE, _SUITE = "arpo-demo", "miniwob-demo"
 
 
 def demo(run: Path, minutes: float | None, episodes: int, port: int, overrides: list[str]) -> None:
+    """Carry out the recipe arpo-demo as an experiment, with a live page at `port`."""
     if minutes is not None:
         overrides = [*overrides, f"minutes={minutes}"]
     config = configuration.load(TrainConfig, recipe_path(_RECIPE), overrides)
     title = "Online RL of a small policy on MiniWoB++"
-    way = TrainHere(config, RunFolder(run))
-    Experiment(title, config, run, find_suite(_SUITE), episodes, way, port).conduct(Console())
+    train = TrainHere(config, RunFolder(run))
+    Experiment(title, config, run, find_suite(_SUITE), episodes, train, port).conduct(Console())

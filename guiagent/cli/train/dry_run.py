@@ -12,7 +12,7 @@ from training.config import TrainConfig
 
 
 def dry_run(recipe: str, overrides: list[str], turn_seconds: float) -> None:
-    """Prints a line a finding. UsageError where something is missing, or the recipe is of another kind."""
+    """Print a line per finding. Raises UsageError if something is missing, or for another kind of recipe."""
     path = recipe_path(recipe)
     if tomllib.loads(path.read_text()).keys() & OTHER_RECIPES.keys():
         raise UsageError(f"{path.stem} is no recipe of reinforcement learning: there is no dry run of it")

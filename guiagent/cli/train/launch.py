@@ -1,4 +1,4 @@
-"""The ways to train a run, each a `Train`: in this process, alone or as the first of several, or on Ray."""
+"""Ways to train, each a `Train`: in this process, alone or as the first of several, or on a Ray cluster."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from training.train import Trained
 
 OnProgress = Callable[["Progress"], None]
-Train = Callable[
-    [Farm, OnProgress], Awaitable["Trained"]
-]  # on a farm's devices; calls back after every update
+# Trains on the devices of a farm, and calls back after every update.
+Train = Callable[[Farm, OnProgress], Awaitable["Trained"]]
 
 
 @asynccontextmanager
 async def judge_of(config: TrainConfig) -> AsyncIterator[Judge | None]:
-    """The judge that gives a run its rewards; None if the tasks' own checks do."""
+    """Open the judge that gives a run its rewards; None if the tasks' own checks do."""
     judge = open_judge(config.judge) if config.judge is not None else None
     try:
         yield judge
@@ -37,7 +36,7 @@ async def judge_of(config: TrainConfig) -> AsyncIterator[Judge | None]:
 
 @dataclass(frozen=True)
 class TrainHere:
-    """Engine, rollout workers and learner in this process; with `followers` other ranks share the learner."""
+    """Trains in this process; with `followers` other ranks share the learner."""
 
     config: TrainConfig
     run: "RunFolder"
@@ -56,7 +55,7 @@ class TrainHere:
 
 @dataclass(frozen=True)
 class TrainOnRay:
-    """On a Ray cluster, whose trainer keeps the run: `run` is a folder that its nodes share, or a URL."""
+    """Trains on a Ray cluster, in `run`: a folder that all of its nodes share, or a URL."""
 
     config: TrainConfig
     run: str
@@ -71,9 +70,9 @@ class TrainOnRay:
 
 @dataclass(frozen=True)
 class WithRunReleased:
-    """`train` elsewhere, in a run that `held` keeps open in a folder here: it has one writer at a time.
+    """Lends a run that is open here (`held`, in `folder`) to `train`, since a run has one writer at a time.
 
-    The policy that comes of it is here, too: at a URL the run is restored from there.
+    Afterwards the run is open here again, downloaded if it is at a URL, and so the trained policy is here.
     """
 
     train: Train

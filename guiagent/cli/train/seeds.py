@@ -1,5 +1,4 @@
-"""`guiagent seeds`: a policy's own successes under an expert's plans, on the devices of the recipe they are
-for."""
+"""`guiagent seeds`: collects a policy's own successes under an expert's plans, for the replay of a recipe."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from training.config import TrainConfig
 
 
 def seeds(recipe: str, experts: Path, run: Path, attempts: int, overrides: Sequence[str]) -> None:
-    """Makes them, or what is left to make.
+    """Collect the seeds that are not there yet.
 
     Raises UsageError for a recipe without [planner], and what `training.experience.bepa_seeds.make_seeds`
     raises.
@@ -53,5 +52,5 @@ def seeds(recipe: str, experts: Path, run: Path, attempts: int, overrides: Seque
 
     with TrajectoryStore(experts, readonly=True) as store, StageLine(console, "1/1", "seeds") as line:
         made = asyncio.run(work(store, line))
-    way = f"update.seeds={run / 'trajectories'}" if made else "the policy never succeeded, plan or no plan"
-    console.print(f"{made} seeds: {way}", soft_wrap=True)
+    use = f"update.seeds={run / 'trajectories'}" if made else "the policy never succeeded, plan or no plan"
+    console.print(f"{made} seeds: {use}", soft_wrap=True)
