@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from guiagent.cli import app
 from guiagent.errors import FaultError, InfrastructureError, UsageError
 from guiagent.types import Claim, Ending, Observation
 from rewards.checks import assets as assets_module
-from rewards.checks import evaluator, metrics
+from rewards.checks import evaluator, grading, metrics
 from rewards.checks.assets import Assets
 from rewards.checks.getters.profile import select
 from rewards.tasksets.osworld import Osworld, OsworldTask, setup, steps
@@ -335,7 +335,10 @@ async def score(task: OsworldTask, claim: Claim | None = None) -> Any:
 
 
 def metric(monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
-    monkeypatch.setattr(metrics, "load", lambda name: function)
+    async def computed(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> float:
+        return float(function(*arguments, **options))
+
+    monkeypatch.setattr(grading, "grade", computed)
 
 
 FILE = {"type": "vm_file", "path": "/nowhere/at/all", "dest": "mine"}

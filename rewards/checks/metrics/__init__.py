@@ -18,6 +18,9 @@ METRICS: dict[str, str] = {
     **{name: f"general.{place}" for name, place in general.METRICS.items()},
 }
 
+# Metrics that run sandboxes, and so cannot be computed in one.
+WITH_SANDBOXES = frozenset({"check_python_file_by_test_suite"})
+
 
 def load(name: str) -> Metric:
     """Import the metric of that name. Raises KeyError if there is none."""

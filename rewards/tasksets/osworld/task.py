@@ -15,7 +15,7 @@ from typing import Any
 from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
 from guiagent.protocols import Device, Services
 from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score
-from rewards.checks import evaluator, getters, metrics
+from rewards.checks import evaluator, getters, grading, metrics
 from rewards.checks.assets import Assets
 from rewards.checks.guest import Guest
 from rewards.checks.workspace import Workspace
@@ -48,6 +48,7 @@ class OsworldTask:
         Raises:
             FaultError: a step failed, an asset is missing, or the task needs what is unsupported.
             UsageError: the device has no OSWorld server.
+            InfrastructureError: this machine has no sandboxes, in which what the agent makes is graded.
         """
         if missing := lacking(self.file):
             raise FaultError(Fault("task", "unsupported", f"{self.id} needs {'; '.join(missing)}"))
@@ -56,7 +57,10 @@ class OsworldTask:
             raise UsageError(
                 f"{self.id} needs a desktop or VM with the feature 'osworld', not a {described.kind}"
             )
-        await device.reset(self.seed, ResetSpec(), ObserveSpec(frame="none"))
+        await asyncio.gather(
+            device.reset(self.seed, ResetSpec(), ObserveSpec(frame="none")),
+            asyncio.to_thread(grading.prepare),
+        )
         await self.teardown(device)
         self._files = TemporaryDirectory(prefix="guiagent-osworld-")
         self._workspace = Workspace(
@@ -116,9 +120,15 @@ async def _value(workspace: Workspace, check: Check) -> float:
         if expected is None:
             return 0.0
         arguments.append(expected)
-    metric = metrics.load(check.func)
     try:
-        return float(await asyncio.to_thread(metric, *arguments, **check.options))
+        if check.func in metrics.WITH_SANDBOXES:
+            return await asyncio.to_thread(metrics.load(check.func), *arguments, **check.options)
+        return await grading.grade(check.func, arguments, check.options)
+    except grading.Exceeded as exceeded:
+        workspace.notes.append(f"{check.func}: {exceeded}")
+        return 0.0
+    except grading.Ungraded:
+        raise
     except InfrastructureError as error:
         if not trusted:
             return 0.0
