@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from devices import foreign, owned, processes
+from devices import foreign, owned, processes, watch
 from devices.processes import Confined
 from guiagent.errors import Fault, FaultError, InfrastructureError, MissingProgram
 
@@ -184,6 +184,7 @@ class Process:
             owned.remove_folder(folder)
             fault = Fault("device", "start_failed", f"cannot start {executable.path}: {error.strerror}")
             raise FaultError(fault) from error
+        watch.add(process.pid, folder)
         return cls(process, folder)
 
     @property
@@ -205,6 +206,7 @@ class Process:
         self.writer.close()  # Chromium leaves when its pipe closes
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), grace_s)
+        watch.remove(self.pid)
         # Also when the leader left: on Debian it is a shell script around the browser.
         owned.kill_group(self.pid)
         await self._process.wait()
