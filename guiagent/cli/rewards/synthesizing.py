@@ -1,9 +1,10 @@
-"""Implementation of `guiagent synthesize`: make tasks with checks, verify each on a device, record it."""
+"""Implementation of `guiagent synthesize`: makes tasks with checks, verifies and records each."""
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,29 @@ class Refused(msgspec.Struct, frozen=True, omit_defaults=True):
     triple: Triple | None = None
 
 
+@dataclass(frozen=True)
+class _Record:
+    """The files of accepted and refused tasks, and how many there are of each outcome."""
+
+    accepted: Journal[Triple]
+    refused: Journal[Refused]
+    counts: Counter[str]
+
+    def add(self, triple: Triple | Outcome, outcome: Outcome) -> bool:
+        """Write a task and its outcome down; return whether it was accepted."""
+        self.counts[outcome.refusal or "accepted"] += 1
+        if outcome.refusal is None and isinstance(triple, Triple):
+            self.accepted.append(triple)
+            return True
+        self.refused.append(Refused(outcome, triple if isinstance(triple, Triple) else None))
+        return False
+
+
 def synthesize(device: str, out: Path, n: int, url: str | None, model: str) -> None:
+    """Make `n` more tasks into the file `out`, and print the counts of outcomes.
+
+    Raises UsageError for a kind of device without templates, InfrastructureError if no task was accepted.
+    """
     if device not in DEEDS:
         raise UsageError(f"no tasks can be synthesised for {device!r}; known: {', '.join(DEEDS)}")
     kind: DeviceKind = device
@@ -47,10 +70,10 @@ def synthesize(device: str, out: Path, n: int, url: str | None, model: str) -> N
     counts: Counter[str] = Counter()
     with (
         Journal(out, Triple) as accepted,
-        Journal(refused, Refused) as rejects,
+        Journal(refused, Refused) as rejected,
         StageLine(console, "1/1", "synthesize") as line,
     ):
-        asyncio.run(_work(kind, n, url, model, accepted, rejects, counts, line))
+        asyncio.run(_work(kind, n, url, model, _Record(accepted, rejected, counts), line))
     print_counts(counts, console)
     console.print(f"tasks     {out}  (refused: {refused})", soft_wrap=True)
     if not counts["accepted"]:
@@ -58,16 +81,9 @@ def synthesize(device: str, out: Path, n: int, url: str | None, model: str) -> N
 
 
 async def _work(
-    kind: DeviceKind,
-    n: int,
-    url: str | None,
-    model: str,
-    accepted: Journal[Triple],
-    rejects: Journal[Refused],
-    counts: Counter[str],
-    line: StageLine,
+    kind: DeviceKind, n: int, url: str | None, model: str, record: _Record, line: StageLine
 ) -> None:
-    before = list(accepted)
+    before, counts = list(record.accepted), record.counts
     validator = Validator()
     await validator.recall([as_proposal(triple) for triple in before])
     first = 1 + max((int(t.id.rpartition("/")[2]) for t in before), default=-1)
@@ -85,15 +101,12 @@ async def _work(
             made = written(author, first, instructions) if author else drawn(kind, first)
             async for triple in made:
                 outcome = await judged(triple, device, validator)
-                counts[outcome.refusal or "accepted"] += 1
-                line.update(f"{counts['accepted']} of {n} accepted, {counts.total()} tried")
-                if outcome.refusal is None and isinstance(triple, Triple):
-                    accepted.append(triple)
+                if record.add(triple, outcome) and isinstance(triple, Triple):
                     instructions.append(triple.instruction)
                     in_vain = 0
                 else:
-                    rejects.append(Refused(outcome, triple if isinstance(triple, Triple) else None))
                     in_vain += 1
+                line.update(f"{counts['accepted']} of {n} accepted, {counts.total()} tried")
                 if counts["accepted"] >= n or in_vain >= _IN_VAIN:
                     break
 
@@ -107,6 +120,7 @@ async def judged(triple: Triple | Outcome, device: Device, validator: Validator)
 
 
 async def drawn(kind: DeviceKind, first: int) -> AsyncIterator[Triple]:
+    """Yield tasks composed from templates without end, each from a seed of its own."""
     seed = first
     while True:
         yield compose(kind, DEEDS[kind], seed)
@@ -114,6 +128,7 @@ async def drawn(kind: DeviceKind, first: int) -> AsyncIterator[Triple]:
 
 
 async def written(author: "Author", first: int, earlier: list[str]) -> AsyncIterator[Triple | Outcome]:
+    """Yield tasks written by a model without end; `earlier` are instructions that it must not repeat."""
     number = first
     while True:
         yield await author.write(number, earlier)
@@ -121,6 +136,7 @@ async def written(author: "Author", first: int, earlier: list[str]) -> AsyncIter
 
 
 def open_author(url: str, model: str, kind: DeviceKind) -> "Author":
+    """Open the model that writes tasks. Raises InfrastructureError if a package is missing."""
     try:
         from rewards.synthesis.author import Author
     except ModuleNotFoundError as error:
@@ -129,10 +145,12 @@ def open_author(url: str, model: str, kind: DeviceKind) -> "Author":
 
 
 def as_proposal(triple: Triple) -> Proposal:
+    """Return the task as a proposal, for the validation that both share."""
     return Proposal(triple.id, triple.instruction, triple.device, 0, triple.origin)
 
 
 def print_counts(counts: Counter[str], console: Console) -> None:
+    """Print a table of outcomes, accepted tasks first."""
     table = Table("outcome", "tasks", box=None)
     for name, count in sorted(counts.items(), key=lambda item: (item[0] != "accepted", -item[1])):
         table.add_row(name.replace("_", " "), str(count))
