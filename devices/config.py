@@ -170,6 +170,7 @@ AnyDeviceConfig = Annotated[
 
 
 _Token = Annotated[SecretStr, AfterValidator(_legal_token)]
+JOINING = "(host)"  # what the hosts' token stands for in `PoolConfig.tokens`; no tenant can be called so
 
 
 class TenantConfig(BaseModel):
@@ -199,6 +200,9 @@ class PoolConfig(BaseModel):
     """0 picks a free one."""
     token: _Token = Field(default_factory=_new_token)
     """Bearer token of the operator, who may do everything; a new one is made where none is given."""
+    host_token: _Token | None = None
+    """Bearer token of device hosts, which join with it and can do nothing else. None: they join with the
+    operator's, which every host then knows."""
     tenants: Sequence[TenantConfig] = ()
     state_dir: Path = Field(default_factory=state_dir)
     """Holds leases and tokens (`pool.sqlite`) and the way in (`endpoint.json`); one pool at a time. This
@@ -211,16 +215,19 @@ class PoolConfig(BaseModel):
 
     @model_validator(mode="after")
     def _tell_tenants_apart(self) -> Self:
-        tokens = [self.token, *(tenant.token for tenant in self.tenants)]
+        hosts = [self.host_token] if self.host_token is not None else []
+        tokens = [self.token, *hosts, *(tenant.token for tenant in self.tenants)]
         if len({token.get_secret_value() for token in tokens}) < len(tokens):
-            raise ValueError("two tenants, or a tenant and the operator, have the same token")
+            raise ValueError("two of the tenants, the operator and the hosts have the same token")
         if len({tenant.name for tenant in self.tenants}) < len(self.tenants):
             raise ValueError("two tenants have the same name")
         return self
 
     def tokens(self) -> dict[str, str]:
-        """Map each bearer token to its tenant's name, or to "" for the operator."""
+        """Map each bearer token to its tenant's name, to "" for the operator, or to JOINING for hosts."""
         named = {tenant.token.get_secret_value(): tenant.name for tenant in self.tenants}
+        if self.host_token is not None:
+            named[self.host_token.get_secret_value()] = JOINING
         return {self.token.get_secret_value(): "", **named}
 
     def slots(self) -> dict[str, DeviceConfig]:

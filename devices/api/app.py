@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket
 
 from devices.api import live, tunnel
 from devices.api.admission import Admission
-from devices.api.auth import Guard, tenant_of
+from devices.api.auth import JOIN, Guard, tenant_of
 from devices.api.openapi import PROBLEM_ANSWERS, Socket, content, documented
 from devices.api.problems import PROBLEMS, answer, problem_of, problem_response
 from devices.leases import OPERATOR, AdminState
@@ -32,11 +32,10 @@ PAGE = FilePath(__file__).parents[1] / "dashboard" / "index.html"
 _LEASE = wire.LEASES + "/{lease}"
 _DEVICE = wire.DEVICES + "/{device}"
 _CONNECT = _LEASE + "/connect/{service}"
-_JOIN = wire.HOSTS + "/join"
 _SOCKETS = (
     Socket(wire.LIVE, "State as JSON text, frames as binary messages, of all devices the caller may see"),
     Socket(_CONNECT, "Bytes to and from a service of the device; ?token= is the lease's"),
-    Socket(_JOIN, "A device host's own connection; for the operator"),
+    Socket(JOIN, "A device host's own connection; for the operator, and for the hosts' token"),
 )
 Token = Annotated[int, Query(description="the lease's fencing token", ge=0, le=2**63 - 1)]
 FileName = Annotated[str, Query(description="absolute, on the device", min_length=1, max_length=4096)]
@@ -66,7 +65,7 @@ def create_app(service: PoolService, tokens: Mapping[str, str]) -> FastAPI:
     app.router.routes += [
         WebSocketRoute(wire.LIVE, live.stream(service)),
         WebSocketRoute(_CONNECT, tunnel.endpoint(service)),
-        WebSocketRoute(_JOIN, _join(service)),
+        WebSocketRoute(JOIN, _join(service)),
     ]
     app.openapi = documented(app, wire.VERBS, _SOCKETS)  # type: ignore[method-assign]
     for error in PROBLEMS:

@@ -8,18 +8,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from devices.api.admission import Admission, Reservation, TooManyRequests, limit_of
 from devices.api.problems import problem_of, problem_response
+from devices.config import JOINING
+from devices.leases import OPERATOR
 from guiagent import wire
 
 OPEN = frozenset({"/", wire.HEALTH})
+JOIN = wire.HOSTS + "/join"
 _POLICY_VIOLATION = 1008
 
 
 class Guard:
     """ASGI middleware around the whole application, so that a new route needs a token unless it is in `OPEN`.
 
-    `tokens` maps each token to a tenant's name. The request's tenant is written to `scope["tenant"]`, and the
-    memory that the pool gives to it to `scope["reservation"]`. What is refused here is refused by its head:
-    not a byte of its body is kept.
+    `tokens` maps each token to a tenant's name, that of device hosts to `JOINING`. The request's tenant is
+    written to `scope["tenant"]`, and the memory that the pool gives to it to `scope["reservation"]`. What is
+    refused here is refused by its head: not a byte of its body is kept.
 
     Browsers cannot set headers on a WebSocket: they offer the token as a subprotocol beside
     `wire.LIVE_PROTOCOL`, because a query string would appear in logs. A WebSocket opened by a page of
@@ -56,6 +59,10 @@ class Guard:
             refusal = wire.Problem("Unauthorized", 401, detail, "unauthorized")
             await _refuse(refusal, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
             return
+        if tenant == JOINING:
+            refusal = wire.Problem("Forbidden", 403, "with this token hosts join, and no more", "forbidden")
+            await _refuse(refusal, {})(scope, receive, send)
+            return
         scope["tenant"] = tenant
         scope["reservation"] = reservation = Reservation(tenant)
         if size > limit:
@@ -76,6 +83,8 @@ class Guard:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         tenant = self._of_socket(dict(scope["headers"]))
+        if tenant == JOINING:  # whoever has its token is the operator for this path, and nobody for others
+            tenant = OPERATOR if scope["path"] == JOIN else None
         if tenant is None:
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return

@@ -72,7 +72,8 @@ def up(
 ) -> None:
     """Start a device pool and serve it until interrupted. Four browsers, if nothing else is said.
 
-    $GUIAGENT_TOKEN is its token and $GUIAGENT_DATABASE its PostgreSQL, where they are set.
+    Where they are set, $GUIAGENT_TOKEN is the operator's token, $GUIAGENT_HOST_TOKEN one with which hosts can
+    join and do nothing else, and $GUIAGENT_DATABASE a PostgreSQL; with _FILE after the name, a file has it.
     """
     from guiagent.cli.farm.up import up as serve
 
@@ -99,7 +100,11 @@ def host(
     config: Annotated[Path | None, typer.Option(help="A TOML file with [[devices]].")] = None,
     allow_unisolated: Unisolated = False,
 ) -> None:
-    """Run this machine's devices for a pool elsewhere, until interrupted. $GUIAGENT_TOKEN is its token."""
+    """Run this machine's devices for a pool elsewhere, until interrupted.
+
+    $GUIAGENT_HOST_TOKEN is the pool's token for hosts, or $GUIAGENT_TOKEN the operator's; with _FILE after
+    the name it is a file that holds it.
+    """
     from guiagent.cli.farm.up import host as join
 
     join(kinds or [], pool or [], name, config, allow_unisolated)

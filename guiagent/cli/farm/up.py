@@ -41,8 +41,9 @@ def up(
     said: dict[str, Any] = {
         "host": host,
         "port": port,
-        "token": os.environ.get("GUIAGENT_TOKEN") or None,
-        "database": os.environ.get("GUIAGENT_DATABASE") or None,
+        "token": _secret("GUIAGENT_TOKEN"),
+        "host_token": _secret("GUIAGENT_HOST_TOKEN"),
+        "database": _secret("GUIAGENT_DATABASE"),
         "state_dir": folder,
         "devices": specs.parse(kinds) if kinds or toml is None else None,
     }
@@ -109,9 +110,11 @@ def host(
     toml: Path | None,
     allow_unisolated: bool,
 ) -> None:
-    token = os.environ.get("GUIAGENT_TOKEN")
+    token = _secret("GUIAGENT_HOST_TOKEN") or _secret("GUIAGENT_TOKEN")
     if not pools or not token:
-        raise UsageError("a host needs the pool's address (--pool URL) and its token ($GUIAGENT_TOKEN)")
+        raise UsageError(
+            "a host needs the pool's address (--pool URL) and its token for hosts ($GUIAGENT_HOST_TOKEN)"
+        )
     devices = list(load(HostConfig, toml).devices) if toml is not None else []
     devices += specs.parse(kinds or (() if toml is not None else _DEFAULT))
     if allow_unisolated:
@@ -120,6 +123,16 @@ def host(
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("websockets").setLevel(logging.WARNING)
     asyncio.run(_until_stopped(Agent(pools, token, own, named(devices))))
+
+
+def _secret(name: str) -> str | None:
+    """The environment variable, or the content of the file that `name`_FILE names, as containers have it."""
+    if file := os.environ.get(f"{name}_FILE"):
+        try:
+            return Path(file).read_text().strip() or None
+        except OSError as error:
+            raise UsageError(f"${name}_FILE: cannot read {file}: {error.strerror}") from None
+    return os.environ.get(name) or None
 
 
 def _unisolated(devices: Sequence[AnyDeviceConfig]) -> list[AnyDeviceConfig]:
