@@ -385,6 +385,12 @@ class Endpoint(msgspec.Struct, frozen=True):
     url: str
     token: str
     pid: int
+    page: str = ""  # where a file of the pool's user lies that opens the live page
+
+    @property
+    def live_page(self) -> str:
+        """The address of the live page as it may be printed: without the token."""
+        return self.page or f"{self.url}/"
 
     @property
     def live_url(self) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import html
 import logging
 import os
 import signal
@@ -32,6 +33,11 @@ from guiagent.errors import InfrastructureError
 if TYPE_CHECKING:  # only farms with a database need it when they run
     from devices.api.leader import Member
 
+_LEAD = """<!doctype html>
+<meta charset="utf-8"><meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={0}">
+<title>guiagent farm</title><a href="{0}">The live page</a>
+"""
 _KEEP_ALIVE_S = 75
 _LAST_WORDS_S = 2  # how long requests under way may still take when the service stops
 
@@ -93,8 +99,8 @@ def serve(
     """Run the service in the main thread until SIGINT or SIGTERM.
 
     Once every device has started or failed to, it writes `endpoint.json` to the state directory, where
-    clients of the same user find it, and calls `on_ready`. Raises InfrastructureError if it cannot run
-    here.
+    clients of the same user find it, and `live.html`, which opens the live page, and calls `on_ready`. Raises
+    InfrastructureError if it cannot run here.
     """
     import uvloop
 
@@ -114,8 +120,8 @@ async def _serve(
         up = asyncio.create_task(farm.service.settled())
         await asyncio.wait((farm.work, stopped, up), return_when=asyncio.FIRST_COMPLETED)
         if up.done():
-            with _announced(config.state_dir / "endpoint.json", farm.endpoint):
-                on_ready(farm.endpoint)
+            with announced(config.state_dir, farm.endpoint) as endpoint:
+                on_ready(endpoint)
                 await asyncio.wait((farm.work, stopped), return_when=asyncio.FIRST_COMPLETED)
         up.cancel()
         stopped.cancel()
@@ -176,15 +182,26 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _announced(path: Path, endpoint: wire.Endpoint) -> Iterator[None]:
-    """Write the endpoint to `path`, readable by its owner only; delete it on leaving."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+def announced(folder: Path, endpoint: wire.Endpoint) -> Iterator[wire.Endpoint]:
+    """Write the endpoint and a page that leads to the live page, readable by their owner only.
+
+    Both hold the token, and are deleted on leaving. Yields the endpoint with the page's address.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    page, data = folder / "live.html", folder / "endpoint.json"
+    found = msgspec.structs.replace(endpoint, page=page.absolute().as_uri())
+    _write_private(page, _LEAD.format(html.escape(endpoint.live_url)).encode())
+    _write_private(data, msgspec.json.encode(found))
+    try:
+        yield found
+    finally:
+        data.unlink(missing_ok=True)
+        page.unlink(missing_ok=True)
+
+
+def _write_private(path: Path, content: bytes) -> None:
     draft = path.with_suffix(".tmp")
     draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(endpoint))
+        file.write(content)
     draft.replace(path)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)

@@ -69,6 +69,9 @@ def up(
         Path | None, typer.Option(help="Where the pool keeps its leases and its address.")
     ] = None,
     allow_unisolated: Unisolated = False,
+    show_token: Annotated[
+        bool, typer.Option("--show-token", help="Print the live page's address with the pool's token.")
+    ] = False,
 ) -> None:
     """Start a device pool and serve it until interrupted. Four browsers, if nothing else is said.
 
@@ -77,7 +80,7 @@ def up(
     """
     from guiagent.cli.farm.up import up as serve
 
-    serve(kinds or [], config, overrides or [], devices, host, port, state_dir, allow_unisolated)
+    serve(kinds or [], config, overrides or [], devices, host, port, state_dir, allow_unisolated, show_token)
 
 
 @app.command()

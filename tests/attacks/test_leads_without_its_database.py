@@ -43,7 +43,8 @@ async def test_hosts_are_dismissed_when_the_leadership_is_in_doubt(
         try:
             async with connect(url, additional_headers=headers, proxy=None) as host:
                 slots = [SlotInfo("there.sim-0", "sim", 100, 100)]
-                await host.send(messages.encode(messages.Hello("there", "a session", slots, messages.PROTOCOL)))
+                hello = messages.Hello("there", "a session", slots, messages.PROTOCOL)
+                await host.send(messages.encode(hello))
                 assert isinstance(messages.decode_to_host(await host.recv()), messages.Welcome)
                 silent.set()
                 with pytest.raises(ConnectionClosed):

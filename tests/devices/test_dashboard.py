@@ -10,7 +10,7 @@ import pytest
 import websockets
 from playwright.async_api import ConsoleMessage, Page, async_playwright, expect
 
-from devices.api.server import Running, running
+from devices.api.server import Running, announced, running
 from guiagent.actions import Click, Open
 from guiagent.client import FarmClient
 from guiagent.errors import FaultError, LeaseError
@@ -78,6 +78,14 @@ async def test_the_page_shows_every_screen_and_who_holds_it(farm: Running, page:
 
 
 @pytest.mark.browser
+async def test_a_file_beside_the_endpoint_opens_the_page(farm: Running, page: Page, tmp_path: Path) -> None:
+    with announced(tmp_path, farm.endpoint) as endpoint:
+        await page.goto(endpoint.live_page)
+        await page.wait_for_url(farm.endpoint.live_url)
+        await expect(page.locator("article")).to_have_count(3)
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_the_page_says_what_is_missing_in_both_schemes(farm: Running, page: Page, scheme: str) -> None:
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
@@ -85,7 +93,8 @@ async def test_the_page_says_what_is_missing_in_both_schemes(farm: Running, page
     await expect(page.locator("#notice")).to_contain_text("#token=")
     ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == {"light": "rgb(246, 247, 249)", "dark": "rgb(14, 17, 22)"}[scheme]
-    await page.goto(f"{farm.endpoint.url}/?token=wrong")
+    await page.goto(f"{farm.endpoint.url}/#token=wrong")
+    await page.reload()
     await expect(page.locator("#notice")).to_contain_text("not connected")
 
 

@@ -11,10 +11,12 @@ from training.config import TrainConfig
 
 @dataclass(frozen=True)
 class Farm:
+    """A running farm: a client of it, its address and token, and the address of its live page."""
+
     client: FarmClient
     url: str
     token: str
-    live_url: str
+    live_url: str  # as it may be printed: without the token
 
 
 @asynccontextmanager
@@ -24,7 +26,7 @@ async def own_farm(
     """Start `devices` of one kind and size behind a private pool; all of it ends with the context."""
     with private_pool(f"{kind}={devices}@{width}x{height}", port=port) as endpoint:
         async with FarmClient(endpoint.url, endpoint.token) as client:
-            yield Farm(client, endpoint.url, endpoint.token, endpoint.live_url)
+            yield Farm(client, endpoint.url, endpoint.token, endpoint.live_page)
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ def up(
     port: int | None,
     folder: Path | None,
     allow_unisolated: bool,
+    show_token: bool,
 ) -> None:
     said: dict[str, Any] = {
         "host": host,
@@ -60,7 +61,8 @@ def up(
         config = config.model_copy(update={"devices": _unisolated(config.devices)})
 
     def announce(endpoint: Endpoint) -> None:
-        print(f"pool ready  live page {endpoint.live_url}", flush=True)
+        shown = endpoint.live_url if show_token else endpoint.live_page
+        print(f"pool ready  {endpoint.url}  live page {shown}", flush=True)
         if config.state_dir.absolute() != state_dir().absolute():
             print(f"other commands find it with --pool {config.state_dir}", flush=True)
 
