@@ -1,6 +1,5 @@
 """Sandboxes that hold this Python, its packages and ours, and copies of files; nothing else of this host."""
 
-import site
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -37,7 +36,8 @@ def plan(
     if why := why_no_sandbox():
         raise InfrastructureError(f"what an agent makes is graded in a sandbox only: {why}")
     return _plan(
-        f"import sys; sys.path.insert(0, '/{_CODE}'); from {module} import main; main(*sys.argv[1:])",
+        f"import sys; sys.path[:] = ['/{_CODE}', *sys.path, *{_packages()}]; "
+        f"from {module} import main; main(*sys.argv[1:])",
         arguments,
         size,
         limits,
@@ -73,11 +73,13 @@ def _plan(
 
 def _visible() -> list[str]:
     """The system's programs and libraries, and Python's own folders."""
-    own = [sys.base_prefix, sys.prefix]
-    if site.ENABLE_USER_SITE and (packages := site.getusersitepackages()):
-        own.append(packages)
-    places = [*_SYSTEM, *(place for place in dict.fromkeys(own) if not place.startswith("/usr"))]
-    return [place for place in places if Path(place).exists()]
+    own = [place for place in (sys.base_prefix, sys.prefix, *_packages()) if not place.startswith("/usr")]
+    return [place for place in dict.fromkeys([*_SYSTEM, *own]) if Path(place).exists()]
+
+
+def _packages() -> list[str]:
+    """Folders of packages, which may be outside Python's own, in the order in which they are searched."""
+    return [place for place in sys.path if Path(place).name in ("site-packages", "dist-packages")]
 
 
 def _our_code() -> list[tuple[str, str, bool]]:
