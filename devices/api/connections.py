@@ -177,7 +177,9 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _keep_alive(self) -> None:
         """Wait for the next request again, after data that was not the beginning of one."""
-        if self.cycle is not None and self.cycle.response_complete and not self.transport.is_closing():
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:  # a WebSocket now
+            return
+        if self.cycle is not None and self.cycle.response_complete:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )

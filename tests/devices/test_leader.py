@@ -75,6 +75,20 @@ async def test_a_follower_passes_on_all_that_it_is_asked(instance: Start) -> Non
             assert len(await client.lease_group("sim", 2)) == 2
 
 
+async def test_a_follower_passes_files_on_and_asks_the_leader_before_it_takes_one(instance: Start) -> None:
+    async with instance("a"), instance("b") as second, FarmClient(second.endpoint.url, TOKEN) as client:
+        device = await client.lease("sim", grants=("files",))
+        for data in (b"", b"short", bytes(range(256)) * (5 << 12)):
+            await device.put("/x", data)
+            assert await device.get("/x") == data
+        host, port = second.endpoint.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        head = f"PUT {wire.LEASES}/none/files?path=/x&token=1 HTTP/1.1\r\nHost: a\r\n"
+        writer.write(f"{head}Authorization: Bearer {TOKEN}\r\nContent-Length: {5 << 20}\r\n\r\n".encode())
+        assert b" 404 " in await asyncio.wait_for(reader.readline(), 20)  # and not a byte of it was sent
+        writer.close()
+
+
 async def test_a_follower_is_as_closed_as_the_leader_and_shows_the_page(instance: Start) -> None:
     async with instance("a"), instance("b") as second:
         async with httpx.AsyncClient(base_url=second.endpoint.url, trust_env=False) as http:

@@ -11,7 +11,9 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from websockets.asyncio.client import ClientConnection, connect
 
+from devices.api import server
 from devices.api.server import Running, running, serve
 from devices.config import SimConfig
 from devices.drivers import Driver
@@ -296,6 +298,31 @@ async def test_requests_without_sense_or_bounds_are_refused(http: httpx.AsyncCli
     assert (await http.post(path, content=endless())).status_code == 411
     assert (await http.get(path)).json()["code"] == "http_405"
     assert (await http.get("/nowhere")).json()["code"] == "http_404"
+
+
+async def test_a_websocket_on_a_used_connection_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_KEEP_ALIVE_S", 0.2)
+    async with running(farm_of(1, tmp_path), DRIVERS) as farm:
+        await farm.service.settled()
+        used = socket.create_connection(tuple(farm.endpoint.url.removeprefix("http://").split(":")))
+        used.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(used, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert b"200 OK" in await loop.sock_recv(used, 4096)
+        live = farm.endpoint.url.replace("http", "ws") + wire.LIVE
+        async with connect(live, sock=used, additional_headers={"Authorization": f"Bearer {TOKEN}"}) as page:
+            states = [one async for one in aiter_of(page, 3)]  # one every half second
+        assert len(states) == 3
+
+
+async def aiter_of(page: ClientConnection, count: int) -> AsyncIterator[str]:
+    """The first `count` text messages."""
+    while count:
+        if isinstance(message := await page.recv(), str):
+            count -= 1
+            yield message
 
 
 # -- devices that fail ---------------------------------------------------------------------------------------
