@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from guiagent.cli.evaluate import tasks
-from guiagent.cli.farm import commands, image
+from guiagent.cli.farm import commands, image, profile
 from guiagent.cli.rewards import judge, propose
 from guiagent.cli.train import Launch
 from guiagent.errors import GuiAgentError, UsageError
@@ -22,6 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(image.app, name="image")
+app.add_typer(profile.app, name="profile")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(judge.app, name="judge")
 app.add_typer(propose.app)

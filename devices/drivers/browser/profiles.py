@@ -6,6 +6,7 @@ leaves the profile as it was, and so does one whose profile has become too large
 
 import fcntl
 import logging
+import os
 import re
 import shutil
 from pathlib import Path
@@ -44,6 +45,8 @@ class Profile:
         self._lock: IO[bytes] = (_root() / f"{name}.lock").open("wb")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(self._lock.fileno()).st_nlink:  # its profile has just been deleted
+                raise BlockingIOError
         except BlockingIOError:
             self._lock.close()
             message = f"the profile {name!r} is in use by another browser"
@@ -52,7 +55,7 @@ class Profile:
             self._old.rename(self._folder)
         tenant = _tenant(name)
         if not self._folder.exists() and sum(_tenant(one) == tenant for one in _names()) >= MAX_PROFILES:
-            self.release()
+            self.delete()
             message = f"there are {MAX_PROFILES} profiles already: `guiagent profile delete` removes one"
             raise FaultError(Fault("task", "too_many_profiles", message))
 
@@ -78,7 +81,10 @@ class Profile:
         shutil.rmtree(self._old, ignore_errors=True)
 
     def delete(self) -> None:
+        """Remove it, and release what is left of it."""
         shutil.rmtree(self._folder, ignore_errors=True)
+        Path(self._lock.name).unlink(missing_ok=True)
+        self.release()
 
     def release(self) -> None:
         self._lock.close()
@@ -104,9 +110,7 @@ def delete(name: str) -> None:
     """Remove a profile. Raises UsageError if there is none of that name, FaultError if a browser uses it."""
     if name not in _names():
         raise UsageError(f"there is no profile {name[:80]!r}; there are {', '.join(_names()) or 'none'}")
-    profile = Profile(name)
-    profile.delete()
-    profile.release()
+    Profile(name).delete()
 
 
 def _root() -> Path:
