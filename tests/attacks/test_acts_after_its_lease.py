@@ -2,19 +2,24 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from devices.api.server import Running
-from devices.config import SimConfig
+from devices.config import AnyDeviceConfig, BrowserConfig, DesktopConfig, PhoneConfig, SimConfig
+from devices.drivers import DRIVERS
+from devices.hosts.local import DeviceHost
+from devices.leases import Lease
 from guiagent.actions import Type, Wait
 from guiagent.client import FarmClient
-from guiagent.errors import FaultError, LeaseError
+from guiagent.errors import FaultError, LeaseError, MissingProgram
 from guiagent.types import ObserveSpec
-from tests.support.joined_hosts import TENANT, client_of, farm_of, host, ready, start_echo, until
+from guiagent.wire import StepRequest
+from tests.support.joined_hosts import NOTHING, TENANT, client_of, farm_of, host, ready, start_echo, until
 
 TEXT = ObserveSpec(frame="none", probes={"text": "text"})
 LATE = [Wait(ms=1500), Type(text="typed after the lease")]
@@ -70,3 +75,43 @@ async def test_the_next_holder_does_not_wait_for_a_step_of_the_last(farm: tuple[
         assert (await heir.observe(TEXT)).probes["text"] == ""
         (shown,) = (await operator.devices()).devices
         assert (shown.generation, shown.faults) == (1, 0)
+
+
+KINDS: dict[str, Callable[[], AnyDeviceConfig]] = {
+    "browser": lambda: BrowserConfig(width=320, height=240),
+    "desktop": lambda: DesktopConfig(width=320, height=240),
+    "phone": PhoneConfig,
+}
+BUSY = [
+    {"type": "click", "x": 50, "y": 60},
+    {"type": "type", "text": "typed by the former holder " * 4},
+    {"type": "drag", "path": [[20, 30], [120, 130], [90, 40]]},
+    {"type": "long_press", "x": 60, "y": 60, "ms": 200},
+    {"type": "wait", "ms": 30_000},
+]
+NOT_ON_A_PHONE = ("type", "drag")  # a phone types only into a field, and has no mouse
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_device_whose_step_was_interrupted_is_as_new_for_the_next_holder(kind: str) -> None:
+    """Whatever it was at: each round ends the lease a little later in the step."""
+    host = DeviceHost({"one": KINDS[kind]()}, DRIVERS)
+    try:
+        await host.start("one")
+    except MissingProgram as missing:
+        pytest.skip(str(missing))
+    try:
+        host.open("one", stale=False)
+        for number in range(5):
+            token = 2 * number + 1
+            lease = Lease("", "one", token, 60.0, frozenset(), "", "")
+            actions = [action for action in BUSY if kind != "phone" or action["type"] not in NOT_ON_A_PHONE]
+            busy = StepRequest(token, "k", msgspec.Raw(msgspec.json.encode(actions)), NOTHING, 60.0)
+            step = asyncio.create_task(host.call(lease, busy))
+            await asyncio.sleep(0.1 * number)
+            host.fence("one", token + 1)
+            with pytest.raises(LeaseError):
+                await asyncio.wait_for(step, 10.0)
+            await host.recycle("one")
+    finally:
+        await host.close()

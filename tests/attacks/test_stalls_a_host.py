@@ -84,6 +84,7 @@ def tunnel(farm: Running, device: LeasedDevice, token: str) -> Any:
         additional_headers={"Authorization": f"Bearer {token}"},
         compression=None,
         max_queue=1,
+        close_timeout=0.5,
     )
 
 

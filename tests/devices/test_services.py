@@ -99,7 +99,7 @@ async def test_the_end_of_a_lease_cuts_its_connections(client: FarmClient, farm:
         elif how == "taken_over":
             await client.lease(device=device.id, takeover=True)
         else:
-            farm.service._device_faulted(device.id, TORN)
+            farm.service._device_faulted(device.id, FaultError(TORN))
         with pytest.raises(websockets.ConnectionClosed) as closed:
             await stream.recv()
     assert closed.value.rcvd is not None
