@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from devices.api.server import serve
-from devices.config import PoolConfig, SimConfig
+from devices.config import PoolConfig, SimConfig, TenantConfig
 from devices.drivers import Driver
 from guiagent.actions import Action, Type, Wait
 from guiagent.types import Capabilities, Health, Observation, ObserveSpec, ResetSpec
@@ -28,6 +28,7 @@ from tests.support.stores import Place
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-token-for-the-drills"
+NEIGHBOUR, STRANGER = "a-token-of-a-neighbour", "a-token-of-a-stranger"
 ACTIONS = "actions.log"  # what the devices of all instances executed, a line each: time, typed text
 
 
@@ -143,6 +144,10 @@ def main() -> None:
         token=TOKEN,
         devices=[SimConfig(count=asked.count, width=64, height=64)] if asked.count else [],
         database=asked.database or None,
+        tenants=[
+            TenantConfig(name="neighbour", token=NEIGHBOUR),
+            TenantConfig(name="stranger", token=STRANGER),
+        ],
     )
     serve(config, drivers={"sim": Driver(start)})
 
