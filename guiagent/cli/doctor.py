@@ -57,6 +57,14 @@ def _device(kind: str) -> Callable[[], str]:
     return check
 
 
+def _sandbox() -> str:
+    from rewards.checks.interpreter import why_no_sandbox
+
+    if why := why_no_sandbox():
+        raise InfrastructureError(f"agents' files and programs cannot be graded here: {why}")
+    return "agents' files and programs are graded in sandboxes"
+
+
 def _vm() -> str:
     from devices.drivers.vm.image import built
     from devices.drivers.vm.machine import find
@@ -135,6 +143,7 @@ _CHECKS: tuple[tuple[str, Callable[[], str], bool], ...] = (
     ("memory", _memory, True),
     ("disk", _disk, True),
     ("port", _port, False),
+    ("sandbox", _sandbox, False),
     ("desktop", _device("desktop"), False),
     ("phone", _device("phone"), False),
     ("vm", _vm, False),

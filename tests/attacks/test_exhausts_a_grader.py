@@ -13,7 +13,7 @@ from guiagent import sandbox
 from guiagent.protocols import Services
 from rewards.checks import getters, grading, interpreter
 from rewards.checks.assets import Assets
-from rewards.checks.grading import pool, worker
+from rewards.checks.grading import pool
 from rewards.checks.guest import Guest
 from rewards.checks.workspace import Workspace
 from rewards.tasksets.osworld import task
@@ -88,15 +88,14 @@ def test_whoever_takes_a_parser_over_is_in_a_sandbox(
     monkeypatch.setenv("A_SECRET", "canary")
     canary = tmp_path / "canary"
     canary.touch()
-    plan = interpreter.plan(worker.__name__, (), pool._DISK, pool._LIMITS, {})
+    plan = interpreter.plan(pool.WORKER, (), pool._DISK, pool._LIMITS, {})
     code = plan["command"].index("-c") + 1
     plan["command"][code] = f"{ESCAPES}{SEES % [str(canary)]}print({attempt}())"
     done = subprocess.run(sandbox.command(plan), capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
-async def test_what_a_metric_leaves_running_is_ended(workspace: Workspace) -> None:
-    """The next metric finds the sandbox as the last one did."""
+async def test_one_sandbox_computes_one_metric_after_another(workspace: Workspace) -> None:
     for name in ("one.txt", "two.txt"):
         workspace.result(name).write_text("the same")
     for _ in range(3):

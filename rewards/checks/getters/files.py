@@ -5,6 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
+from rewards.checks import grading
 from rewards.checks.getters import configs
 from rewards.checks.workspace import Workspace, bad_task
 
@@ -47,7 +48,14 @@ async def content_from_vm_file(workspace: Workspace, config: configs.Contents) -
     if (config.file_type, config.file_content) != ("xlsx", "last_row"):
         raise bad_task(f"there is no {config.file_content!r} of a {config.file_type!r} file")
     path = await brought(workspace, config.path, ".content.xlsx")
-    return None if path is None else await asyncio.to_thread(_last_row, path)
+    if path is None:
+        return None
+    try:
+        row = await grading.computed("getters.files:last_row", [path], {})
+        return row if isinstance(row, list) else None
+    except grading.Exceeded as exceeded:
+        workspace.notes.append(f"{config.path}: {exceeded}")
+        return None
 
 
 async def gimp_config_file(workspace: Workspace, config: configs.NamedFile) -> Path | None:
@@ -90,7 +98,8 @@ def _given(config: configs.Files, paths: list[Path | None]) -> Paths:
     return given[0] if len(given) == 1 else given
 
 
-def _last_row(path: Path) -> list[str] | None:
+def last_row(path: Path) -> list[str] | None:
+    """The last row of a workbook's first sheet, as text; None if it cannot be read."""
     from openpyxl import load_workbook
     from openpyxl.utils.exceptions import InvalidFileException
 

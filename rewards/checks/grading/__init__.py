@@ -3,6 +3,6 @@
 `pool.py` keeps sandboxes ready, `worker.py` runs in them, `parcels.py` writes values for the way there.
 """
 
-from rewards.checks.grading.pool import Exceeded, Ungraded, grade, prepare
+from rewards.checks.grading.pool import Exceeded, Ungraded, computed, grade, prepare
 
-__all__ = ["Exceeded", "Ungraded", "grade", "prepare"]
+__all__ = ["Exceeded", "Ungraded", "computed", "grade", "prepare"]

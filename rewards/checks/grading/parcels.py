@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+MAX_FILES = 200
+MAX_SAID = 32 << 10  # bytes of a result
+
 
 def packed(value: Any, number: Callable[[Path], int]) -> Any:
     """Write a value; `number` numbers the paths in it. Raises TypeError for a value of another kind."""

@@ -17,20 +17,24 @@ import msgspec
 
 from guiagent import sandbox
 from guiagent.errors import GuiAgentError, InfrastructureError
-from rewards.checks import interpreter
-from rewards.checks.grading import parcels, worker
+from rewards.checks import interpreter, metrics
+from rewards.checks.grading import parcels
+from rewards.checks.grading.parcels import MAX_FILES, MAX_SAID
 
+WORKER = "rewards.checks.grading.worker"  # which imports all that parsers need
 SECONDS = 60  # of processor time for a metric
 PATIENCE_S = 300.0  # of wall time, on a busy machine
 _START_S = 60.0
 _DISK = 2 << 30  # bytes of copies, and of what metrics unpack
 _LIMITS = {"AS": 4 << 30, "FSIZE": 1 << 30, "NPROC": 64}
 _MOST = max(4, os.cpu_count() or 1)
-_MAX_ANSWER = 8 * worker.MAX_SAID
+_MAX_ANSWER = 8 * MAX_SAID
+
+Value = float | list[str] | None
 
 
 class Exceeded(GuiAgentError):
-    """A metric took more time or memory than it may, or its process broke over a file."""
+    """A check took more time or memory than it may, or its process broke over a file."""
 
 
 class Ungraded(InfrastructureError):
@@ -40,8 +44,8 @@ class Ungraded(InfrastructureError):
 class _Said(msgspec.Struct):
     """What a metric's process says; the agent's file may have taken it over."""
 
-    kind: Literal["score", "exceeded", "infrastructure", "broken"]
-    value: float = 0.0
+    kind: Literal["value", "exceeded", "infrastructure", "broken"]
+    value: Value = None
     words: str = ""
 
 
@@ -51,7 +55,15 @@ class _Answer(msgspec.Struct):
 
 
 async def grade(metric: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> float:
-    """Compute a metric in a sandbox, on copies of the files that are named and of those beside them.
+    """Compute a metric in a sandbox; raises as `computed` does."""
+    value = await computed(f"metrics.{metrics.METRICS[metric]}", arguments, options)
+    if not isinstance(value, float):
+        raise Exceeded("its process said no number")
+    return value
+
+
+async def computed(function: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Value:
+    """Call a "module:function" of the checks in a sandbox, on copies of the files named and of those beside.
 
     Raises:
         Exceeded: it took too much time or memory, or its process broke.
@@ -61,7 +73,7 @@ async def grade(metric: str, arguments: Sequence[Any], options: Mapping[str, Any
     """
     using = _Using()
     try:
-        return await asyncio.to_thread(using.computed, metric, arguments, options)
+        return await asyncio.to_thread(using.computed, function, arguments, options)
     except asyncio.CancelledError:
         using.cancel()
         raise
@@ -74,11 +86,11 @@ class _Using:
         self._worker: Worker | None = None
         self._cancelled = False
 
-    def computed(self, metric: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> float:
+    def computed(self, function: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Value:
         files = _Files()
         try:
             given = parcels.packed([list(arguments), dict(options)], files.number)
-            letter = json.dumps({"metric": metric, "given": given, "seconds": SECONDS})
+            letter = json.dumps({"function": function, "given": given, "seconds": SECONDS})
         except RecursionError as error:
             raise Exceeded("what the agent made is nested too deeply") from error
         with files.opened() as (names, descriptors):
@@ -93,7 +105,7 @@ class _Using:
         if self._worker is not None:
             self._worker.kill()
 
-    def _asked(self, request: bytes, descriptors: Sequence[int]) -> float:
+    def _asked(self, request: bytes, descriptors: Sequence[int]) -> Value:
         with _places:
             self._worker = one = _take()
             try:
@@ -104,11 +116,11 @@ class _Using:
                 one.close()
                 raise
             _idle.append(one)
-        return _score(answer)
+        return _value(answer)
 
 
-def _score(answer: _Answer) -> float:
-    """The score that an answer holds; raises as `grade` does."""
+def _value(answer: _Answer) -> Value:
+    """The value that an answer holds; raises as `computed` does."""
     if answer.status != 0:
         ended = f"signal {-answer.status}" if answer.status < 0 else f"status {answer.status}"
         raise Exceeded(f"its process ended with {ended}; it may use {SECONDS} s of processor time")
@@ -117,10 +129,10 @@ def _score(answer: _Answer) -> float:
     except (msgspec.DecodeError, UnicodeError) as error:
         raise Exceeded(f"its process said what cannot be read: {error}") from error
     match said.kind:
-        case "score":
+        case "value":
             return said.value
         case "exceeded":
-            raise Exceeded(f"it needs more than {_LIMITS['AS'] >> 30} GiB of memory")
+            raise Exceeded(f"it needs more than {_LIMITS['AS'] >> 30} GiB of memory, or says too much")
         case "infrastructure":
             raise InfrastructureError(said.words)
         case "broken":
@@ -132,7 +144,7 @@ class Worker:
 
     def __init__(self) -> None:
         try:
-            plan = interpreter.plan(worker.__name__, (), _DISK, _LIMITS, {})
+            plan = interpreter.plan(WORKER, (), _DISK, _LIMITS, {})
         except InfrastructureError as error:
             raise Ungraded(str(error)) from error
         self._host, theirs = socket.socketpair()
@@ -239,9 +251,9 @@ class _Files:
             if folder.is_dir()
             for path in folder.iterdir()
         }
-        paths = [*self._paths, *sorted(beside - set(self._paths))][: worker.MAX_FILES]
-        if len(self._paths) > worker.MAX_FILES:
-            raise Exceeded(f"it is given more than {worker.MAX_FILES} files")
+        paths = [*self._paths, *sorted(beside - set(self._paths))][:MAX_FILES]
+        if len(self._paths) > MAX_FILES:
+            raise Exceeded(f"it is given more than {MAX_FILES} files")
         folders = list(dict.fromkeys(path.parent for path in paths))
         names, descriptors = [], []
         with contextlib.ExitStack() as stack:

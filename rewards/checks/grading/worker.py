@@ -21,13 +21,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from guiagent.errors import InfrastructureError
+from rewards import checks
 from rewards.checks import metrics
 from rewards.checks.archives import MAX_FILE
 from rewards.checks.grading import parcels
+from rewards.checks.grading.parcels import MAX_FILES, MAX_SAID
 
-PROGRAM_S = 130  # of processor time, for a program that a metric runs, such as ffmpeg
-MAX_FILES = 200
-MAX_SAID = 32 << 10
+_PROGRAM_S = 130  # of processor time, for a program that a metric runs, such as ffmpeg
 _MAX_WORDS = 2000  # characters of a message
 _TEMPORARY = ("/tmp", "/dev/shm")
 _PR_SET_DUMPABLE = 4
@@ -63,7 +63,8 @@ def _computed(host: socket.socket, descriptors: Sequence[int]) -> tuple[int, str
         try:
             host.close()
             os.close(reading)
-            os.write(writing, json.dumps(_said(*descriptors)).encode())
+            said = json.dumps(_said(*descriptors)).encode()
+            os.write(writing, said if len(said) <= MAX_SAID else b'{"kind": "exceeded"}')
         finally:
             os._exit(0)
     for descriptor in (writing, *descriptors):
@@ -83,10 +84,12 @@ def _said(request: int, *files: int) -> dict[str, Any]:
     try:
         with open(request, "rb") as file:
             names, asked = map(json.loads, file)
-        resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], PROGRAM_S))
+        resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], _PROGRAM_S))
         with _copies(names, files) as paths:
             arguments, options = parcels.unpacked(asked["given"], paths.__getitem__)
-            return {"kind": "score", "value": float(metrics.load(asked["metric"])(*arguments, **options))}
+            module, function = asked["function"].split(":")
+            value = getattr(import_module(f"{checks.__name__}.{module}"), function)(*arguments, **options)
+            return {"kind": "value", "value": value if isinstance(value, list | None) else float(value)}
     except (MemoryError, RecursionError):
         return {"kind": "exceeded"}
     except InfrastructureError as error:
