@@ -79,7 +79,8 @@ def _mount(source: str, target: Path, kind: str, flags: int = 0, data: str = "")
 
 
 def _unshare(flags: int) -> None:
-    _check(_libc.unshare(flags), "unshare")
+    what = "this host allows no user namespaces" if flags & _CLONE_NEWUSER else "unshare"
+    _check(_libc.unshare(flags), what)
 
 
 def _user_namespace(uid: int) -> int:
@@ -91,7 +92,9 @@ def _user_namespace(uid: int) -> int:
         os.write(ready[1], b".")
         os.read(hold[0], 1)
         os._exit(0)
-    os.read(ready[0], 1)
+    os.close(ready[1])
+    if not os.read(ready[0], 1):
+        raise OSError("this host allows no user namespaces")
     for kind in ("uid_map", "gid_map"):
         Path(f"/proc/{child}/{kind}").write_text(f"0 {uid} 1")
     namespace = os.open(f"/proc/{child}/ns/user", os.O_RDONLY)
