@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tests.drills.farm import ROOT
 from tests.drills.mutants import MUTANTS, NAMED, Mutant
 from tests.drills.tally import Tally
 
@@ -39,7 +40,9 @@ def drilled(mutant: Mutant, name: str) -> tuple[int, str]:
     """The exit code of a drill with a defect, and the problems that it counted."""
     command = [sys.executable, "-m", "tests.drills", mutant.drill, "--n", str(mutant.n), "--brief"]
     environment = {**os.environ, NAMED: name}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_LIMIT_S)
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=_LIMIT_S
+    )
     if done.returncode and not done.stdout.strip():  # it broke, which is no notice
         print(done.stderr[-2000:], file=sys.stderr)
     return done.returncode, done.stdout.strip()

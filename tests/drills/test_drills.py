@@ -30,7 +30,7 @@ async def test_nobody_who_comes_late_acts(tmp_path: Path) -> None:
 
 
 async def test_no_verb_and_no_stream_is_carried_out_late(tmp_path: Path) -> None:
-    tally = await late_calls.calls(tmp_path, 150)
+    tally = await late_calls.calls(tmp_path, 120)
     assert tally.problems == {}, tally.said
     assert {"stream", "connect", "under way", *late_calls.VERBS} <= set(tally.tried)
 
@@ -49,7 +49,7 @@ def test_a_host_that_checks_no_token_is_noticed() -> None:
     assert code == 1 and "executed late" in said
 
 
-_QUICK = {"judge": 200, "residue": 12, "soak": 1}
+_QUICK = {"judge": 200, "residue": 8}
 
 
 @pytest.mark.parametrize("name", _QUICK)
