@@ -31,7 +31,7 @@ T = TypeVar("T")
 _RECYCLE_DEADLINE_S = 15.0
 _CLOSE_DEADLINE_S = 10.0
 _HEALTH_DEADLINE_S = 5.0
-_STREAMS = 32  # open at a time on one device
+_STREAMS = 64  # open at a time on one device
 _DEVICE = "the device"
 _BLANK = ResetSpec()
 _SHOWN = ObserveSpec(frame="jpeg", quality=70)
@@ -163,6 +163,8 @@ class DeviceHost:
                 return await self._in_turn(lease, message, record)
         except (TimeoutError, FaultError) as error:
             if lease.token < record.fence:
+                if isinstance(error, TimeoutError):
+                    self._note(record, lease.token, f"{message.verb} cut short: its lease ended")
                 raise LeaseError(fenced(lease.device, lease.token)) from error
             if isinstance(error, FaultError):
                 raise

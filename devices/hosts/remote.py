@@ -25,6 +25,11 @@ _CONTROL_S = 30.0
 _MARGIN_S = 5.0  # on top of the deadline the host keeps
 
 
+class _Away(FaultError):
+    def __init__(self, message: str) -> None:
+        super().__init__(Fault("farm", "host_away", message, retryable=True))
+
+
 class RemoteHost:
     """A `devices.hosts.host.Host` on another machine.
 
@@ -75,7 +80,7 @@ class RemoteHost:
                 if self._link is link:  # and it has not connected again meanwhile
                     self._link = None
                     self._connected.clear()
-                away = FaultError(_away(f"host {self.id} is not connected"))
+                away = _Away(f"host {self.id} is not connected")
                 for over, waiting in self._answers.values():
                     if over is link and not waiting.done():
                         waiting.set_exception(away)
@@ -138,9 +143,8 @@ class RemoteHost:
                         with contextlib.suppress(ConnectionResetError):  # the answer will be that it is away
                             await link.send(make(number, link), number)
                         return msgspec.msgpack.decode(await answer, type=type_)
-                    except FaultError as error:
-                        if error.fault.code != "host_away":
-                            raise
+                    except _Away:
+                        pass
                     except msgspec.DecodeError as error:
                         message = f"host {self.id} gave an answer that is none: {error}"
                         raise FaultError(Fault("farm", "protocol", message, retryable=True)) from error
@@ -150,7 +154,7 @@ class RemoteHost:
                         link.drop(number)
         except TimeoutError:
             message = f"host {self.id} did not answer within {deadline_s:g} s"
-            raise FaultError(_away(message)) from None
+            raise _Away(message) from None
 
     async def _control(self, call: Callable[[int], messages.Call], deadline_s: float = _CONTROL_S) -> None:
         """Ask for what has no value. Raises FaultError whatever goes wrong at the host."""
@@ -243,7 +247,3 @@ class RemoteHost:
         finally:
             record.streams.discard(writer)
             writer.close()
-
-
-def _away(message: str) -> Fault:
-    return Fault("farm", "host_away", message, retryable=True)
