@@ -71,7 +71,8 @@ def confine(
         if allow_unisolated:
             return Confined(_bounded(None), told, None)
         raise InfrastructureError(
-            f"devices cannot be run as users of their own: {missing}; --allow-unisolated runs them as root"
+            f"devices cannot be run as users of their own: {missing}; --allow-unisolated "
+            "(GUIAGENT_ALLOW_UNISOLATED=1) runs them as root"
         )
     user = _unused_id()
     for place in [folder, *folder.rglob("*")]:
@@ -86,13 +87,9 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a program of the host's own, as this user, that lives no longer than this thread.
 
-    It gets what it needs of this process's environment (PATH, HOME, places of Android's tools) and
-    `environment`. Raises InfrastructureError if it cannot be started.
+    It gets `own_environment` and `environment`. Raises InfrastructureError if it cannot be started.
     """
-    kept = ("PATH", "HOME", *_KEPT)
-    told = {
-        name: value for name, value in os.environ.items() if name in kept or name.startswith("ANDROID_")
-    } | dict(environment or {})
+    told = own_environment() | dict(environment or {})
     try:
         return subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--no-new-privs", "--", *command],
@@ -104,6 +101,12 @@ def spawn(
         )
     except OSError as error:
         raise InfrastructureError(f"cannot start {command[0]}: {error.strerror}") from None
+
+
+def own_environment() -> dict[str, str]:
+    """What the host's own programs (adb, QEMU, emulators) get of this process's environment: no secrets."""
+    kept = ("PATH", "HOME", "TMPDIR", *_KEPT)
+    return {name: value for name, value in os.environ.items() if name in kept or name.startswith("ANDROID_")}
 
 
 @cache

@@ -228,7 +228,7 @@ def _confine(folder: Path, executable: Executable, allow_unisolated: bool) -> Co
     if confined.user is None and not allow_unisolated and not _has_own_sandbox(confined):
         raise InfrastructureError(
             f"pages cannot be kept from this machine's files: {processes.why_no_namespace()}; allow user "
-            "namespaces, or run as root, or with --allow-unisolated"
+            "namespaces, or run as root, or with --allow-unisolated (GUIAGENT_ALLOW_UNISOLATED=1)"
         )
     return confined
 

@@ -53,6 +53,7 @@ Unisolated = Annotated[
     bool,
     typer.Option(
         "--allow-unisolated",
+        envvar="GUIAGENT_ALLOW_UNISOLATED",
         help="Run devices even where they cannot be kept from this machine's files and processes.",
     ),
 ]

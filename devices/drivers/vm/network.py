@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+from devices import processes
 from devices.drivers.vm import gate
 from guiagent.errors import Fault, FaultError, InfrastructureError
 
@@ -102,6 +103,7 @@ class Network:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                env=processes.own_environment(),
                 text=True,
                 start_new_session=True,
             )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from devices import processes
 from devices.drivers.vm.machine import GUEST_PORT, Machine, Memory, arguments, find
 from devices.drivers.vm.network import NETWORK
 from guiagent.errors import Fault, FaultError, MissingProgram
@@ -26,7 +27,8 @@ except ModuleNotFoundError as error:
     raise MissingProgram("VMs need the package qemu.qmp: `pip install 'guiagent[vm]'`") from error
 
 _TAIL = 4096
-_SETPRIV = ("setpriv", "--pdeathsig", "KILL", "--no-new-privs", "--")
+_SETPRIV = ("setpriv", "--pdeathsig", "KILL", "--no-new-privs")
+_NO_CAPABILITIES = ("--inh-caps=-all", "--bounding-set=-all")  # root keeps what root owns, and nothing else
 _ENDING_S = 0.5
 _UNBOUNDED = 1 << 40  # bytes per second
 _SCREEN_SET = 1  # QEMU's number of the file that `picture` is written to
@@ -129,7 +131,8 @@ class Qemu:
         proxied = proxy is not None and bool(entrance)
         screen = Screen()
         ours, theirs = socket.socketpair()
-        command = [*entrance, *_SETPRIV, executable]
+        dropped = _NO_CAPABILITIES if os.geteuid() == 0 else ()
+        command = [*entrance, *_SETPRIV, *dropped, "--", executable]
         command += arguments(machine, disk, memory, name, theirs.fileno(), proxied=proxied)
         command += ["-add-fd", f"fd={screen.writer},set={_SCREEN_SET}", "-S"]
         command += ["-incoming", "defer"] if incoming else []
@@ -139,6 +142,7 @@ class Qemu:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
+                env=processes.own_environment(),
                 pass_fds=(theirs.fileno(), screen.writer, *keep),
                 start_new_session=True,
             )
