@@ -96,7 +96,7 @@ def _verb() -> Target:
         for verb in wire.VERBS:
             try:
                 message = msgspec.json.decode(data, type=verb)
-            except (msgspec.DecodeError, RecursionError):  # the API answers both with 422
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the API answers each with 422
                 continue
             message.validate()
         return None
