@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from devices.api.admission import Admission, Reservation, TooManyRequests, limit_of
+from devices.api.admission import MAX_CONTROL, Admission, Reservation, TooManyRequests, limit_of
 from devices.api.problems import problem_of, problem_response
 from devices.config import JOINING
 from devices.leases import OPERATOR
@@ -53,7 +53,6 @@ class Guard:
             await self._app(scope, receive, send)
             return
         tenant, size = self._of(_bearer(headers)), int(headers.get(b"content-length", b"0"))
-        limit = limit_of(scope["method"], scope["path"])
         if tenant is None:
             detail = "send the pool's token as 'Authorization: Bearer ...'; it is in the pool's endpoint.json"
             refusal = wire.Problem("Unauthorized", 401, detail, "unauthorized")
@@ -65,7 +64,7 @@ class Guard:
             return
         scope["tenant"] = tenant
         scope["reservation"] = reservation = Reservation(tenant)
-        if size > limit:
+        if size > MAX_CONTROL and size > (limit := limit_of(scope["method"], scope["path"])):
             detail = f"this request may have at most {limit} bytes"
             refusal = wire.Problem("Content Too Large", 413, detail, "too_large")
             await _refuse(refusal, {})(scope, receive, send)
