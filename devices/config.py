@@ -64,8 +64,9 @@ class BrowserConfig(DeviceConfig):
     The shell is lighter and steps faster."""
     cdp: bool = False
     """Lets lease holders connect Playwright. The DevTools protocol knows no password, so any process of this
-    machine can then drive the browser; and who has it can read what the browser's user can read here, and
-    open pages that go round the egress rules. For holders you trust, or hosts with nothing else on them."""
+    machine can then drive the browser; and who has it can read what the browser's user can read here (under
+    root a user of its own, to whom what everybody may read is left; else you), and open pages that go round
+    the egress rules. For holders you trust, or hosts with nothing else on them."""
 
 
 class DesktopConfig(DeviceConfig):
