@@ -159,8 +159,8 @@ class DeviceHost:
             async with deadline(_DEVICE, "start", message.deadline_s, origin="farm"):
                 await record.up.wait()
         try:
-            async with asyncio.timeout(message.deadline_s), record.turn:
-                return await self._in_turn(lease, message, record)
+            async with asyncio.timeout(message.deadline_s) as scope, record.turn:
+                return await self._in_turn(lease, message, record, scope)
         except (TimeoutError, FaultError) as error:
             if lease.token < record.fence:
                 if isinstance(error, TimeoutError):
@@ -183,15 +183,14 @@ class DeviceHost:
         if not writer.transport.get_write_buffer_size():  # else the end of the lease cuts it
             self.records[device].streams.discard(writer)
 
-    async def _in_turn(self, lease: Lease, message: Verb[T], record: SlotRecord) -> T:
+    async def _in_turn(self, lease: Lease, message: Verb[T], record: SlotRecord, scope: asyncio.Timeout) -> T:
         self._admit(record, lease)
         driver = _running(record)
-        async with record.carrying_out(message):
-            with edge(lease.device, message.verb, UsageError, held=True):
-                if record.allowed != lease.token:
-                    await _allow(driver, lease.egress)
-                    record.allowed = lease.token
-                value = await self._once(lease, message, driver, record)
+        with record.carrying_out(message, scope), edge(lease.device, message.verb, UsageError, held=True):
+            if record.allowed != lease.token:
+                await _allow(driver, lease.egress)
+                record.allowed = lease.token
+            value = await self._once(lease, message, driver, record)
         self._admit(record, lease)  # if the lease ended meanwhile, this is no longer the caller's
         return value
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,23 +125,22 @@ class SlotRecord:
             self.frame = Frame(number=self.frame.number + 1)
         if self.under_way is not None:
             self.cut_short = True
-            if self.under_way.can_be_interrupted:
+            if self.under_way.can_be_interrupted and not self.under_way.scope.expired():
                 self.under_way.scope.reschedule(0)
             self.under_way = None
 
-    @contextlib.asynccontextmanager
-    async def carrying_out(self, message: Verb[Any]) -> AsyncIterator[None]:
-        """Carry out a verb in this context.
+    @contextlib.contextmanager
+    def carrying_out(self, message: Verb[Any], scope: asyncio.Timeout) -> Iterator[None]:
+        """Carry out a verb in this context, within `scope`, which ends at once if the fence rises.
 
-        If the fence rises under a verb that goes on acting, it is cancelled; TimeoutError is raised then.
+        Verbs that act at once are let go on to their end.
         """
-        async with asyncio.timeout(None) as scope:
-            self.under_way = mine = UnderWay(scope, isinstance(message, _INTERRUPTED))
-            try:
-                yield
-            finally:
-                if self.under_way is mine:
-                    self.under_way = None
+        self.under_way = mine = UnderWay(scope, isinstance(message, _INTERRUPTED))
+        try:
+            yield
+        finally:
+            if self.under_way is mine:
+                self.under_way = None
 
     def hang_up(self) -> None:
         """Cut the holder's open streams, with what they still hold."""
