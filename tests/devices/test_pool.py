@@ -230,7 +230,9 @@ def test_after_a_restart_leases_stand_and_those_on_devices_that_are_gone_end() -
     for lease_id, words in (("b", "no longer has browser-1"), ("z", "it crashed"), ("y", "no such lease")):
         with pytest.raises(LeaseError, match=words):
             pool.held(lease_id, now=100.0)
-    pool.enqueue(request_for("c", key="k", ttl=5.0))  # the same request again: answered once its device is back
+    pool.enqueue(
+        request_for("c", key="k", ttl=5.0)
+    )  # the same request again: answered once its device is back
     assert pool.grant_ready(now=100.0) == []
     pool.device_booting("browser-0")
     pool.device_ready("browser-0", CAPABLE)
