@@ -16,7 +16,7 @@ from guiagent.errors import FaultError, LeaseError, UsageError
 from tests.drills.evidence import Counts, Hold
 from tests.drills.farm import TOKEN
 
-_PATIENCE_S = 30.0  # with a pool that is away
+_PATIENCE_S = 120.0  # with a pool that is away
 _REQUEST_S = 5.0
 _AWAY = ("no_leader", "leader_lost")  # what makes a request worth sending again
 
