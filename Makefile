@@ -21,7 +21,7 @@ test-vm: setup  ## the tests of virtual machines; makes their guest image first 
 	$(BIN)/python -m pytest -m "vm and not drill"
 
 drill: setup  ## the long fault drills, counted, and vLLM where scripts/vllm has made its environment
-	@scripts/farm browser desktop phone vm pool tests || $(MISSING)
+	@scripts/farm browser desktop phone vm images pool tests || $(MISSING)
 	@scripts/qwen
 	$(BIN)/python -m pytest -m "drill or vllm"
 	$(BIN)/python -m tests.drills all
