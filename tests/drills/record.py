@@ -113,10 +113,11 @@ def _verdict(one: Entry) -> str:
 
 def _line(one: Entry) -> str:
     trials = one.tried.get(one.unit, 0)
-    most = f"{bound(sum(one.lost.values()), trials):.2g} of {one.unit}" if one.held else "no bound"
+    most = bound(sum(one.lost.values()), trials)
+    shown = f"{most:.2g} of {one.unit}" if most < 1 else "no bound"
     figures = ", ".join(f"{name} {value:,.3g}" for name, value in one.figures.items())
     run = f"{one.date}, {one.commit}, {one.seconds:.0f} s"
-    return _row([one.title, _counts(one.tried), _counts(one.lost), most, figures, run])
+    return _row([one.title, _counts(one.tried), _counts(one.lost), shown, figures, run])
 
 
 def _counts(counts: dict[str, int]) -> str:
