@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from tests.drills.guarantees import GUARANTEES, Guarantee
 
 from guiagent.errors import UsageError
 from tests.bench.results import machine
 from tests.bench.rows import current_commit
+from tests.drills.guarantees import GUARANTEES, Guarantee
 from tests.drills.tally import Tally, bound
 
 KEPT = Path("runs/drills/drills.jsonl")
