@@ -12,7 +12,7 @@ from tests.drills.farm import ROOT
 from tests.drills.mutants import MUTANTS, NAMED, Mutant
 from tests.drills.tally import Tally
 
-_LIMIT_S = 900.0
+_LIMIT_S = 1800.0
 _NOTICED, _SOUND = 1, 0  # exit codes of a drill
 
 

@@ -180,7 +180,7 @@ MUTANTS: dict[str, Mutant] = {
     "no-keys": Mutant("a repeated request is done again", _no_keys, "calls", 150),
     "forgotten-tokens": Mutant("a restart forgets tokens and leases", _forgotten_tokens, "kills", 3),
     "no-reaper": Mutant("leases never run out", _no_reaper, "reclaim", 8),
-    "name-first": Mutant("a checkpoint is named before it is whole", _name_first, "crashes", 16),
+    "name-first": Mutant("a checkpoint is named before it is whole", _name_first, "crashes", 1000),
     "plain-write": Mutant("the store is written over in place", _plain_write, "store", 30),
     "judge-passes": Mutant("what a judge cannot read is a pass", _judge_passes, "judge", 300),
     "judge-hears": Mutant("the judge reads the agent's words", _judge_hears, "judge", 300),
