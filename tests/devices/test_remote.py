@@ -197,5 +197,7 @@ async def test_a_wait_may_be_longer_than_other_actions(osworld: str, monkeypatch
 
 async def test_what_is_no_osworld_server_is_a_fault() -> None:
     with pytest.raises(FaultError) as nobody:
-        await DRIVERS["remote"].start(RemoteConfig(url="osworld://127.0.0.1:9", of="desktop", unlimited_egress=True))
+        await DRIVERS["remote"].start(
+            RemoteConfig(url="osworld://127.0.0.1:9", of="desktop", unlimited_egress=True)
+        )
     assert nobody.value.fault.origin == "device"

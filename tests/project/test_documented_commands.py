@@ -247,7 +247,9 @@ def mind(body: Body) -> str:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with stand_in(mind) as model:
-        yield Place(tmp_path_factory.mktemp("checkout"), model.url)
+        checkout = tmp_path_factory.mktemp("checkout")
+        checkout.chmod(0o755)  # as people's are: devices that run as users of their own read it
+        yield Place(checkout, model.url)
 
 
 @pytest.mark.parametrize("case", list(cases()))
