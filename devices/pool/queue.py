@@ -46,20 +46,25 @@ class Queue:
         n = len(request.ids)
         if not n:
             raise UsageError("a lease needs at least one device: n must be 1 or more")
-        kinds = {slot.kind for slot in self.slots.values()}
-        if request.kind not in kinds:
-            has = f"it has {', '.join(sorted(kinds))}" if kinds else "no device host has joined it yet"
-            raise UsageError(f"this farm has no {request.kind!r} devices; {has}")
-        fit = sum(able(slot, request) for slot in self.slots.values())
-        if n > fit:
-            needs = f" with {', '.join(sorted(request.features))}" if request.features else ""
-            where = f" on {request.device or request.host}" if request.device or request.host else ""
-            raise UsageError(f"{n} {request.kind} devices{needs}{where} were asked for; this farm has {fit}")
+        if self.slots:  # else hosts are still to join, as after a restart of the pool: the request waits
+            self._require_possible(request)
         account = self.settled(request.tenant, request.asked)
         if account.max_devices is not None and n > account.max_devices:
             raise UsageError(f"{n} devices were asked for; this tenant may hold {account.max_devices}")
         account.require(n)
         self.append(request)
+
+    def _require_possible(self, request: Request) -> None:
+        n = len(request.ids)
+        kinds = {slot.kind for slot in self.slots.values()}
+        if request.kind not in kinds:
+            has = ", ".join(sorted(kinds))
+            raise UsageError(f"this farm has no {request.kind!r} devices; it has {has}")
+        fit = sum(able(slot, request) for slot in self.slots.values())
+        if n > fit:
+            needs = f" with {', '.join(sorted(request.features))}" if request.features else ""
+            where = f" on {request.device or request.host}" if request.device or request.host else ""
+            raise UsageError(f"{n} {request.kind} devices{needs}{where} were asked for; this farm has {fit}")
 
     def append(self, request: Request) -> None:
         """Append a request without other checks than the length of the tenant's queue (OverQuota)."""

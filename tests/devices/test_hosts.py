@@ -115,6 +115,18 @@ async def test_the_devices_of_hosts_are_one_farm(farm: Running) -> None:
         assert [(await device.observe(spec)).probes["text"] for device in group] == [one.id for one in group]
 
 
+async def test_a_request_waits_for_the_first_host(farm: Running) -> None:
+    """As after a restart of the pool, whose hosts come back a moment after the clients."""
+    async with client_of(farm) as client:
+        lease = asyncio.ensure_future(client.lease("sim", wait=60.0))
+        while not (await client.devices()).queue:
+            await asyncio.sleep(0.01)
+        async with host(farm.endpoint.url, "far"):
+            assert (await lease).id.startswith("far.")
+        with pytest.raises(UsageError, match="this farm has no 'desktop' devices; it has sim"):
+            await client.lease("desktop")
+
+
 async def test_every_verb_reaches_a_joined_host(farm: Running) -> None:
     async with client_of(farm) as client, host(farm.endpoint.url, "far", 3):
         await ready(client, 3)
