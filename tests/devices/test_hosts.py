@@ -119,7 +119,7 @@ async def test_a_request_waits_for_the_first_host(farm: Running) -> None:
     """As after a restart of the pool, whose hosts come back a moment after the clients."""
     async with client_of(farm) as client:
         lease = asyncio.ensure_future(client.lease("sim", wait=60.0))
-        while not (await client.devices()).queue:
+        while not (await client.devices()).queue:  # noqa: ASYNC110 - a server knows it, no event of ours
             await asyncio.sleep(0.01)
         async with host(farm.endpoint.url, "far"):
             assert (await lease).id.startswith("far.")
