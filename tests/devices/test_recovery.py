@@ -100,12 +100,13 @@ async def test_a_farm_that_comes_back_smaller_says_which_device_is_gone(tmp_path
 
 def test_the_way_in_is_private_and_gone_after_a_stop(tmp_path: Path) -> None:
     farm = Farm(tmp_path / "state")
-    path = farm.folder / "endpoint.json"
-    assert path.stat().st_mode & 0o077 == 0
-    assert json.loads(path.read_bytes()) == {"url": farm.url, "token": TOKEN, "pid": farm.process.pid}
+    path, page = farm.folder / "endpoint.json", farm.folder / "live.html"
+    assert {file.stat().st_mode & 0o077 for file in (path, page)} == {0}
+    known = {"url": farm.url, "token": TOKEN, "pid": farm.process.pid, "page": page.as_uri()}
+    assert json.loads(path.read_bytes()) == known
     farm.process.send_signal(signal.SIGINT)
     assert farm.process.wait(20) == 0
-    assert not path.exists()
+    assert not path.exists() and not page.exists()
 
 
 # -- real browsers -------------------------------------------------------------------------------------------
