@@ -8,7 +8,6 @@ with "unknown". Its codes: "rate_limited", "deadline", "unreachable", "http_500"
 import asyncio
 import hashlib
 import os
-import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from email.utils import parsedate_to_datetime
@@ -20,6 +19,7 @@ import msgspec
 import openai
 
 from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
+from guiagent.patience import Patience
 from guiagent.storage.atomic import write_file
 from rewards.judges.config import ServerConfig
 from rewards.judges.verdicts import Usage
@@ -70,7 +70,8 @@ class ModelServer:
         if not config.model:
             raise UsageError(f"say which model to ask {url} for: model = NAME")
         self.spent = Usage()
-        self._config, self._backoff_s = config, backoff_s
+        self._config = config
+        self._patience = Patience(config.timeout_s, config.attempts, backoff_s, _LONGEST_WAIT_S)
         self._url = url.rstrip("/").removesuffix("/v1") + "/v1"
         self._client = openai.AsyncOpenAI(
             base_url=self._url,
@@ -156,8 +157,7 @@ class ModelServer:
             except _Failure as failure:
                 if not failure.fault.retryable or attempt == self._config.attempts:
                     raise FaultError(failure.fault) from failure
-                wait = min(self._backoff_s * 2 ** (attempt - 1), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
-                wait = max(wait, failure.retry_after_s)
+                wait = max(self._patience.pause(attempt), failure.retry_after_s)
             attempt += 1
             await asyncio.sleep(wait)
 

@@ -7,7 +7,7 @@ import os
 import resource
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,26 +39,29 @@ async def exhausts(folder: Path, n: int) -> Tally:
     return tally
 
 
-async def _disk(folder: Path, tally: Tally) -> None:
-    """No file of the pool takes another byte."""
+@contextlib.asynccontextmanager
+async def _held(folder: Path) -> AsyncIterator[tuple[Instance, wire.LeaseInfo]]:
+    """A running pool, and a lease of it."""
     pool = Instance(folder, 4)
     try:
         await asyncio.to_thread(pool.wait_until, "leader")
-        before = await _take(pool.url)
+        yield pool, await _take(pool.url)
+    finally:
+        pool.stop()
+
+
+async def _disk(folder: Path, tally: Tally) -> None:
+    """No file of the pool takes another byte."""
+    async with _held(folder) as (pool, before):
         most = resource.prlimit(pool.pid, resource.RLIMIT_FSIZE)[1]
         resource.prlimit(pool.pid, resource.RLIMIT_FSIZE, (1, most))
         await _try(pool, tally, _wish)
         resource.prlimit(pool.pid, resource.RLIMIT_FSIZE, (most, most))
         await _recovered(pool, tally, before)
-    finally:
-        pool.stop()
 
 
 async def _descriptors(folder: Path, tally: Tally) -> None:
-    pool = Instance(folder, 4)
-    try:
-        await asyncio.to_thread(pool.wait_until, "leader")
-        before = await _take(pool.url)
+    async with _held(folder) as (pool, before):
         limit = len(os.listdir(f"/proc/{pool.pid}/fd")) + _SPARE_FILES
         resource.prlimit(
             pool.pid, resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
@@ -71,24 +74,17 @@ async def _descriptors(folder: Path, tally: Tally) -> None:
         for line in lines:
             line.close()
         await _recovered(pool, tally, before)
-    finally:
-        pool.stop()
 
 
 async def _memory(folder: Path, tally: Tally) -> None:
     """More requests at once, each as large as one may be, than it has room for."""
-    pool = Instance(folder, 4)
-    try:
-        await asyncio.to_thread(pool.wait_until, "leader")
-        before = await _take(pool.url)
+    async with _held(folder) as (pool, before):
         size = _mapped(pool.pid) + (_SPARE_MB << 20)
         resource.prlimit(pool.pid, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
         send = functools.partial(_step, before, b" " * (wire.MAX_BODY - 200))
         await _try(pool, tally, send, times=100, together=True, clear=(*_CLEAR, _BROKEN))
         resource.prlimit(pool.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         await _recovered(pool, tally, before)
-    finally:
-        pool.stop()
 
 
 _WAYS = {"disk": _disk, "descriptors": _descriptors, "memory": _memory}

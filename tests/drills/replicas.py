@@ -1,16 +1,14 @@
 """Two PostgreSQL clusters, of which one is the other's synchronous standby: a primary that can be lost."""
 
 import contextlib
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 
-from tests.support.postgres import Server, programs
+from tests.support.postgres import Server, place, programs
 
 _PATIENCE_S = 60.0
 
@@ -88,11 +86,10 @@ def pair() -> Iterator[Pair | None]:
     if bin is None:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as folder:
-        os.chmod(folder, 0o755)
-        places = Path(folder, "a"), Path(folder, "b")
-        for place in places:
-            place.mkdir(mode=0o755)
+    with place() as folder:
+        places = folder / "a", folder / "b"
+        for one in places:
+            one.mkdir(mode=0o755)
         both = Pair(bin, *places)
         try:
             yield both

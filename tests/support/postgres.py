@@ -116,16 +116,22 @@ def _unprivileged() -> str:
 
 
 @contextlib.contextmanager
+def place() -> Iterator[Path]:
+    """A folder for servers: not pytest's, since a socket's path must be short and their user must get in."""
+    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@contextlib.contextmanager
 def server() -> Iterator[Server | None]:
     """A running server as long as this lasts; None where there is none to run."""
     bin = programs()
     if bin is None:
         yield None
         return
-    # Not pytest's folder: a socket's path must be short, and the server's user must get in.
-    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as folder:
-        os.chmod(folder, 0o755)
-        one = Server(bin, Path(folder))
+    with place() as folder:
+        one = Server(bin, folder)
         try:
             yield one
         finally:
