@@ -1,5 +1,5 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Everything they need they install, into .venv and, as root, from Debian.
-.PHONY: demo test test-vm drill bench check setup clean
+.PHONY: demo test test-vm drill bench gpu check setup clean
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
@@ -36,11 +36,14 @@ bench: setup  ## figures beside peers; runs/bench/figures.md
 	@scripts/farm browser desktop phone vm pool peers || $(MISSING)
 	$(BIN)/python -m tests.bench
 
+gpu:  ## figures of one GPU in one call of ten minutes, without network; runs/bench/gpu.md
+	@scripts/gpu
+
 setup:
 	@scripts/setup test
 
 clean:
-	rm -rf .venv .venv-osworld .venv-peers .venv-qwen .venv-trl .venv-vllm runs
+	rm -rf .venv .venv-osworld .venv-peers .venv-qwen .venv-trl .venv-vllm .wheels .gpu-site runs
 
 # Tests of what is missing are skipped, and counted by reason at the end; on a CI machine that is a failure.
 MISSING = [ -z "$$CI" ]

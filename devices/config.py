@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from devices.guardrails.rules import Guardrails
 from guiagent.client.local_pool import state_dir
 
 
@@ -151,6 +152,14 @@ class RemoteConfig(DeviceConfig):
         return 0, 0
 
 
+class LabConfig(DeviceConfig):
+    """An app made to order, drawn in pure Python: as many screens, and tasks as long, as one asks for."""
+
+    kind: Literal["lab"] = "lab"
+    width: Annotated[int, Field(ge=96, le=4096)] = 160
+    height: Annotated[int, Field(ge=96, le=4096)] = 224
+
+
 class SimConfig(DeviceConfig):
     """A device in pure Python with scripted latencies and faults, for tests of everything above it."""
 
@@ -165,7 +174,14 @@ class SimConfig(DeviceConfig):
 
 
 AnyDeviceConfig = Annotated[
-    BrowserConfig | DesktopConfig | VmConfig | PhoneConfig | AndroidConfig | RemoteConfig | SimConfig,
+    BrowserConfig
+    | DesktopConfig
+    | VmConfig
+    | PhoneConfig
+    | AndroidConfig
+    | LabConfig
+    | RemoteConfig
+    | SimConfig,
     Field(discriminator="kind"),
 ]
 
@@ -187,6 +203,8 @@ class TenantConfig(BaseModel):
     """Twice the weight is twice the share of the devices, where there are too few."""
     max_devices: Annotated[int, Field(ge=1)] | None = None
     """Held at once."""
+    guardrails: Guardrails | None = None
+    """Rules on what its agents do, besides those of the pool."""
     device_seconds_per_hour: Annotated[float, Field(gt=0.0)] | None = None
     """As a bucket that refills at this rate: two devices all the time are 7200."""
 
@@ -211,6 +229,8 @@ class PoolConfig(BaseModel):
     database: SecretStr | None = None
     """`postgresql://USER@HOST/NAME`: leases and tokens are kept there, and all pools of one database are one
     farm: one leads, the others forward to it at its `host` and `port`, and take over when it dies."""
+    guardrails: Guardrails | None = None
+    """Rules on what everybody's agents do, the operator's own programs among them."""
     devices: Sequence[AnyDeviceConfig] = [BrowserConfig()]
     """Of this machine; may be empty where other hosts join."""
 

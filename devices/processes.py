@@ -6,6 +6,7 @@ this user's; what keeps them from its files is then the sandbox of each driver. 
 that do it become the program in turn, so the process that is started is the one that runs.
 """
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -173,7 +174,10 @@ def _ids() -> range:
 
 
 def _unused_id() -> int:
-    owners = {entry.stat(follow_symlinks=False).st_uid for entry in owned.folders()}
+    owners = set()
+    for folder in owned.folders():
+        with contextlib.suppress(FileNotFoundError):  # removed since it was listed
+            owners.add(folder.stat(follow_symlinks=False).st_uid)
     while (user := secrets.choice(_ids())) in owners:
         pass
     return user

@@ -1,12 +1,12 @@
-"""Compare algorithms at equal environment steps: learning curves, final success, and differing fields.
+"""Compare arms of a training at equal environment steps: learning curves, final success, differing fields.
 
 Outcomes are counted as they were rolled out, each before it was learned from. A rate is the mean over tasks
 of each task's own rate: a curriculum plays the tasks that are not learned yet more often, and plays them for
-one algorithm more than for another.
+one arm more than for another.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, isnan, nan, sqrt
 from statistics import fmean
 
@@ -29,9 +29,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SeedRun:
-    """One training run of a preset."""
+    """One training run of an arm. A figure is NaN where it is not known."""
 
-    preset: str
+    arm: str
     seed: int
     samples: tuple[Sample, ...]
     held_out: Mapping[str, Proportion]  # of its last policy on held-out seeds, by task; {} if not measured
@@ -39,43 +39,50 @@ class SeedRun:
     seconds: float
     trained: int = 0  # episodes learned from; a replayed one counts each time
     replay_share: float = 0.0  # share of earlier episodes among all that were handed to the trainer
+    unseen: Mapping[str, Proportion] = field(default_factory=dict)  # likewise on tasks never trained on
+    one_answer: float = nan  # of its last policy: see `eval.collapse.one_answer`
+    entropy: float = nan  # of a sampled token, over the last fifth of the updates
+    mixed: float = nan  # share of groups with successes and failures, likewise
 
 
 @dataclass(frozen=True, slots=True)
-class PresetResult:
-    """Results of one preset over its seeds. Differences are to the first preset, paired by seed."""
+class ArmResult:
+    """Results of one arm over its seeds. Differences are to the first arm, paired by seed."""
 
-    preset: str
+    arm: str
     runs: tuple[SeedRun, ...]
     curve: tuple[Mean, ...]  # success in training, one for each of `BINS` equal shares of the budget
     learned: Mean  # as the function of this name says; the other figures likewise
     final: Mean
     area: Mean  # under the learning curve, as a share of what immediate success would give
-    final_difference: Mean | None  # None for the first preset
+    final_difference: Mean | None  # None for the first arm
     area_difference: Mean | None
 
 
-def compared(runs: Sequence[SeedRun], budget: int) -> list[PresetResult]:
-    """Summarize the presets, in the order of their runs, each up to `budget` environment steps."""
-    by_preset: dict[str, list[SeedRun]] = {}
+def compared(runs: Sequence[SeedRun], budget: int) -> list[ArmResult]:
+    """Summarize the arms, in the order of their runs, each up to `budget` environment steps."""
+    by_arm: dict[str, list[SeedRun]] = {}
     for run in runs:
-        by_preset.setdefault(run.preset, []).append(run)
-    first = next(iter(by_preset.values()), [])
+        by_arm.setdefault(run.arm, []).append(run)
+    first = next(iter(by_arm.values()), [])
+
+    def difference(own: Sequence[SeedRun], figure: Callable[[SeedRun, int], float]) -> Mean | None:
+        return None if own is first else paired(first, own, lambda run: figure(run, budget))
+
     return [
-        PresetResult(
-            preset=preset,
+        ArmResult(
+            arm=arm,
             runs=tuple(own),
             curve=tuple(
-                mean_of([rate for rate in rates if not isnan(rate)])
-                for rates in zip(*(learning_curve(run, budget) for run in own), strict=True)
+                known_mean(rates) for rates in zip(*(learning_curve(run, budget) for run in own), strict=True)
             ),
             learned=learned(own, budget),
-            final=mean_of([final_success(run, budget) for run in own]),
-            area=mean_of([area_under(run, budget) for run in own]),
-            final_difference=_paired(first, own, budget, final_success) if own is not first else None,
-            area_difference=_paired(first, own, budget, area_under) if own is not first else None,
+            final=known_mean(final_success(run, budget) for run in own),
+            area=known_mean(area_under(run, budget) for run in own),
+            final_difference=difference(own, final_success),
+            area_difference=difference(own, area_under),
         )
-        for preset, own in by_preset.items()
+        for arm, own in by_arm.items()
     ]
 
 
@@ -135,25 +142,25 @@ def area_under(run: SeedRun, budget: int) -> float:
 
 
 def differences(fields: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    """Return the fields that are not the same in all presets: (name, values in the presets' order).
+    """Return the fields that are not the same in all arms: (name, values in the arms' order).
 
-    A field that a preset does not have is "–".
+    A field that an arm does not have is "–".
     """
     names = sorted({name for own in fields.values() for name in own})
     rows = [(name, [own.get(name, "–") for own in fields.values()]) for name in names]
     return [(name, values) for name, values in rows if len(set(values)) > 1]
 
 
-def _paired(
-    first: Sequence[SeedRun],
-    other: Sequence[SeedRun],
-    budget: int,
-    figure: Callable[[SeedRun, int], float],
-) -> Mean:
-    """Return the mean difference in `figure` over the seeds that both presets have."""
-    was = {run.seed: figure(run, budget) for run in first}
-    changes = [figure(run, budget) - was[run.seed] for run in other if run.seed in was]
-    return mean_of([change for change in changes if not isnan(change)])
+def paired(first: Sequence[SeedRun], other: Sequence[SeedRun], figure: Callable[[SeedRun], float]) -> Mean:
+    """Return the mean difference in `figure` over the seeds that both arms have."""
+    was = {run.seed: figure(run) for run in first}
+    changes = [figure(run) - was[run.seed] for run in other if run.seed in was]
+    return known_mean(changes)
+
+
+def known_mean(values: Iterable[float]) -> Mean:
+    """Return the mean over the runs of which the figure is known, that is, not NaN."""
+    return mean_of([value for value in values if not isnan(value)])
 
 
 def _macro(samples: Sequence[Sample]) -> float:

@@ -32,6 +32,7 @@ class EpisodeResult:
     attempts: int  # above 1 if it was run again after faults
     detail: str  # the score's reason, or the fault in one line
     trajectory: str  # the trajectory's id in the store
+    tokens: int = 0  # of its prompts and replies; 0 where a server does not tell them
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ def episode_result(trajectory: Trajectory, attempts: int) -> EpisodeResult:
         attempts=attempts,
         detail=detail,
         trajectory=trajectory.id,
+        tokens=sum(len(s.policy.prompt_ids) + len(s.policy.completion_ids) for s in trajectory.steps),
     )
 
 

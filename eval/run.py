@@ -22,6 +22,7 @@ from guiagent.errors import InfrastructureError, UsageError
 from guiagent.protocols import Policy, Taskset
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
+from rewards.catalogue import require_task
 
 RETRIES = 2  # runs of an episode after faults, beyond the first
 LEASE_WAIT_S = 300.0  # others may hold the devices, or one is being replaced
@@ -98,10 +99,13 @@ async def run_suite(
     policy; results of another label are refused.
 
     Raises:
-        UsageError: `out` holds the results of another suite or policy, or `episodes` is out of range.
+        UsageError: `out` holds the results of another suite or policy, `episodes` is out of range, or the
+            taskset lacks a task of the suite.
         InfrastructureError: the disk or the farm fails. What was committed stays.
     """
     suite, jobs = benchmark.suite, benchmark.jobs
+    for name in suite.tasks:
+        require_task(benchmark.taskset, name)
     _claim(out / "suite.json", suite, agent.label)
     schedule = _Schedule(jobs)
     with TrajectoryStore(out / "trajectories") as store:
@@ -136,7 +140,7 @@ async def run_suite(
     return result
 
 
-class _Claim(msgspec.Struct, forbid_unknown_fields=True):
+class Claim(msgspec.Struct, forbid_unknown_fields=True):
     """The suite and the policy (`label`) whose results a folder holds."""
 
     suite: str
@@ -146,9 +150,9 @@ class _Claim(msgspec.Struct, forbid_unknown_fields=True):
 
 def _claim(path: Path, suite: Suite, label: str) -> None:
     """Write down whose folder this is, or check that it is ours."""
-    ours = _Claim(suite.name, suite.digest, label)
+    ours = Claim(suite.name, suite.digest, label)
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_Claim)
+        found = msgspec.json.decode(path.read_bytes(), type=Claim)
     except FileNotFoundError:
         write_json(path, ours)
         return

@@ -3,9 +3,12 @@
 Sources: R. G. Newcombe, "Interval estimation for the difference between independent proportions: comparison
 of eleven methods", Statistics in Medicine 17 (1998), method 10; Q. McNemar, Psychometrika 12 (1947), with the
 exact conditional test in place of the chi-squared approximation; Student, Biometrika 6 (1908), with the
-distribution function of Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4.
+distribution function of Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4;
+B. Efron, "Bootstrap methods", Annals of Statistics 7 (1979), over clusters. pass@k is equation 1 of Chen et
+al., "Evaluating Large Language Models Trained on Code" (2021), pass^k that of Yao et al., "tau-bench" (2024).
 """
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import atan, comb, cos, exp, hypot, pi, sin, sqrt
@@ -115,6 +118,31 @@ def macro_mean(parts: Iterable[Proportion]) -> float:
     """The mean of the rates: every task has the same weight. NaN without a task that has trials."""
     rates = [p.rate for p in parts if p.n]
     return fmean(rates) if rates else float("nan")
+
+
+def pass_at(k: int, successes: int, n: int) -> float:
+    """Estimate the chance that one or more of `k` attempts succeed, from `successes` of `n` >= k attempts."""
+    return 1.0 - comb(n - successes, k) / comb(n, k)
+
+
+def pass_every(k: int, successes: int, n: int) -> float:
+    """Estimate pass^k, the chance that all of `k` attempts succeed, from `successes` of `n` >= k attempts."""
+    return comb(successes, k) / comb(n, k)
+
+
+def clustered(parts: Sequence[Proportion], draws: int = 2000, confidence: float = CONFIDENCE) -> Interval:
+    """Percentile interval of the pooled rate when whole clusters, such as tasks, are drawn with replacement.
+
+    Episodes of one task resemble each other, so that this is wider than an interval over episodes. Draws are
+    seeded: the same parts give the same interval. [0, 1] for fewer than two clusters.
+    """
+    items = [part for part in parts if part.n]
+    if len(items) < 2:
+        return Interval(0.0, 1.0)
+    dice = random.Random(0)
+    rates = sorted(pooled(dice.choices(items, k=len(items))).rate for _ in range(draws))
+    cut = int(draws * (1 - confidence) / 2)
+    return Interval(rates[cut], rates[draws - 1 - cut])
 
 
 def local_rate(

@@ -206,3 +206,9 @@ def points(action: Action) -> list[tuple[int, int]]:
             return [(action.x1, action.y1), (action.x2, action.y2)]
         case _:
             return []
+
+
+def off_screen(action: Action, width: int, height: int) -> str | None:
+    """Why an action has no effect on a screen of this size, in one line; None if it may have one."""
+    beyond = next(((x, y) for x, y in points(action) if x >= width or y >= height), None)
+    return None if beyond is None else f"{beyond} is off the screen, which has {width} x {height} pixels"

@@ -5,12 +5,13 @@ Models that are loaded here set `extra="forbid"`, so that an unknown key is an e
 
 import difflib
 import json
+import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,6 +19,7 @@ from guiagent.errors import InfrastructureError, UsageError
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_LONGEST_SHOWN = 80  # characters of a value in a line about it
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -26,15 +28,17 @@ def load(
     toml: Path | None = None,
     overrides: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
+    ignoring: Collection[str] = (),
 ) -> Model:
     """Load a model from its defaults, replaced by the file's values, then by `flags`, then by `overrides`.
 
-    An override is `a.b=c`, where c is a TOML value, or else taken as a string.
+    An override is `a.b=c`, where c is a TOML value, or else taken as a string. Dotted keys in `ignoring`, and
+    the tables below them, are left out of the file.
 
     Raises:
         UsageError: a value is invalid; one line names the file or flag, the key, and the nearest known key.
     """
-    values = (_read(toml) if toml is not None else {}) | dict(flags or {})
+    values = (_without(_read(toml), ignoring) if toml is not None else {}) | dict(flags or {})
     assigned: set[tuple[str, ...]] = set()
     for override in overrides:
         assigned.add(_assign(values, override))
@@ -59,10 +63,57 @@ def save(model: BaseModel, path: Path) -> None:
         InfrastructureError: the file cannot be written.
     """
     lines = _table(model.model_dump(mode="json", exclude_none=True), ())
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.write_text("\n".join(lines).lstrip() + "\n", encoding="utf-8")
+        partial.write_text("\n".join(lines).lstrip() + "\n", encoding="utf-8")
+        partial.replace(path)  # a reader sees the old file or the new one
     except OSError as error:
+        partial.unlink(missing_ok=True)
         raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
+
+
+class Difference(NamedTuple):
+    """A key that two configurations have in common, by its dotted name, and its two values."""
+
+    key: str
+    one: Any
+    other: Any
+
+    def __str__(self) -> str:
+        return f"{self.key} was {_shown(self.one)}, now {_shown(self.other)}"
+
+
+def differences(one: BaseModel, other: BaseModel, ignoring: Collection[str] = ()) -> list[Difference]:
+    """Return the keys in which two models differ, but those in `ignoring` and the tables below them."""
+    return list(
+        _differences(
+            _without(one.model_dump(mode="json"), ignoring), _without(other.model_dump(mode="json"), ignoring)
+        )
+    )
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
+    for name in {**one, **other}:
+        mine, theirs, key = one.get(name), other.get(name), prefix + name
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            yield from _differences(mine, theirs, f"{key}.")
+        elif mine != theirs:
+            yield Difference(key, mine, theirs)
+
+
+def _without(values: Mapping[str, Any], keys: Collection[str], prefix: str = "") -> dict[str, Any]:
+    return {
+        name: _without(value, keys, f"{prefix}{name}.") if isinstance(value, dict) else value
+        for name, value in values.items()
+        if prefix + name not in keys
+    }
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        value = {name: one for name, one in value.items() if one is not None}
+    text = "not set" if value is None else _inline(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _read(toml: Path) -> dict[str, Any]:
@@ -99,18 +150,20 @@ def _value(text: str) -> Any:
 
 def _nearest(key: str, model: type[BaseModel]) -> str:
     """A hint at the valid key with the same last part, or else at the one most like `key`."""
-    keys = list(_keys(model))
+    known = list(keys(model))
     leaf = key.rpartition(".")[2]
-    close = [k for k in keys if k.rpartition(".")[2] == leaf] or difflib.get_close_matches(key, keys, n=1)
+    close = [k for k in known if k.rpartition(".")[2] == leaf] or difflib.get_close_matches(key, known, n=1)
     return f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(model.model_fields)}"
 
 
-def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted name of every key of a model, and of its tables."""
+    """Yield the dotted name of every key of a model, and of its tables."""
     for name, field in model.model_fields.items():
         yield prefix + name
         for annotation in (field.annotation, *get_args(field.annotation)):
             if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-                yield from _keys(annotation, f"{prefix}{name}.")
+                yield from keys(annotation, f"{prefix}{name}.")
 
 
 def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:

@@ -3,7 +3,8 @@
 A fault is never a score: an episode in which the agent fails gets a score, one whose device died a fault.
 """
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -54,6 +55,18 @@ class DivergedError(GuiAgentError):
     exit_code = 3
 
 
+class StalledError(GuiAgentError):
+    """Training ended because nothing could be learned from its episodes for too long."""
+
+    exit_code = 3
+
+
+class StoppedError(GuiAgentError):
+    """Work ended before its end because its user asked for it. What it had done was saved."""
+
+    exit_code = 130  # a shell's code for Ctrl-C
+
+
 class DialectError(GuiAgentError):
     """A model's text is not in its action language. Nothing was executed."""
 
@@ -79,3 +92,9 @@ def first_error(errors: Sequence[Mapping[str, Any]], skip: int = 0) -> str:
     """
     where = ".".join(str(part) for part in errors[0]["loc"][skip:])
     return f"{where}: {errors[0]['msg']}" if where else str(errors[0]["msg"])
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean X?", the end of an error, with the known name most like `name`; "" if none."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -121,7 +121,9 @@ class Task(Protocol):
     """An instruction with a seeded set-up and a check on the device's state."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """The task's name in its taskset, under which its episodes are filed and its curriculum is kept."""
+        ...
 
     @property
     def seed(self) -> int: ...
@@ -170,7 +172,7 @@ class Provable(Task, Protocol):
 
 
 class Taskset(Protocol):
-    """A named, lazily made collection of tasks; `task(name, seed)` is deterministic."""
+    """A named, lazily made collection of tasks; `task(name, seed)` is deterministic, its `id` the name."""
 
     @property
     def names(self) -> Sequence[str]: ...

@@ -88,12 +88,12 @@ class Capabilities(msgspec.Struct, frozen=True, omit_defaults=True):
     """The kind and features of a device; leases ask for a subset of `features`.
 
     Features: "exec" (probes and baseline scripts run in a page), "a11y" (accessibility tree), "page" (url and
-    title), "shell" (commands), "files" (put and get), "snapshot" (and with it fork), "profile", "state",
-    "touch"; the services that can be connected to: "cdp", "adb", "osworld"; and "unlimited_egress" for one
-    whose connections its host cannot limit.
+    title), "shell" (commands), "files" (put and get), "snapshot", "fork" (devices of its kind on its
+    host take over its snapshots), "profile", "state", "touch"; the services that can be connected to: "cdp",
+    "adb", "osworld"; and "unlimited_egress" for one whose connections its host cannot limit.
     """
 
-    kind: str  # "browser", "desktop", "vm", "phone" (the virtual one), "android", "sim"
+    kind: str  # "browser", "desktop", "vm", "phone" (the virtual one), "android", "lab", "sim"
     width: int
     height: int
     features: list[str] = []

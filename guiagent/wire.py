@@ -27,6 +27,7 @@ OPENAPI = "/v1/openapi.json"
 LIVE = "/v1/live"
 HEALTH = "/healthz"
 METRICS = "/metrics"
+APPROVALS = "/v1/approvals"
 LIVE_PROTOCOL = "guiagent.live"  # WebSocket subprotocol; the bearer token is offered as a second one
 JSON = "application/json"
 MSGPACK = "application/msgpack"
@@ -101,6 +102,14 @@ class Reason(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: Annotated[str, Field(max_length=500)] = ""
+
+
+class Decision(BaseModel):
+    """What a person says to an action that needs approval."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    allow: bool
 
 
 _INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
@@ -380,6 +389,21 @@ class Hosts(msgspec.Struct, frozen=True):
 
 class Health(msgspec.Struct, frozen=True):
     ok: bool
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """What an agent wants to do, and waits for a person to approve."""
+
+    id: str
+    device: str
+    tenant: str
+    rule: str  # the guardrail that asks
+    what: str
+    waited_s: float
+
+
+class Approvals(msgspec.Struct, frozen=True):
+    approvals: list[Approval]
 
 
 class Endpoint(msgspec.Struct, frozen=True):

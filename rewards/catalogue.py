@@ -4,10 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from guiagent.errors import UsageError
+from guiagent import plugins
+from guiagent.errors import UsageError, nearest
 from guiagent.protocols import Taskset
 from rewards.synthesis.taskset import Synthetic
 from rewards.tasksets.book import BookTasks
+from rewards.tasksets.lab import TRAIN_TASKS as LAB_TASKS
+from rewards.tasksets.lab import Lab
+from rewards.tasksets.lab.steps import LabSteps
 from rewards.tasksets.miniwob import TRAIN_TASKS, MiniWob
 from rewards.tasksets.osworld import Osworld
 from rewards.tasksets.osworld.support import lacking
@@ -21,17 +25,26 @@ class MakeTaskset(Protocol):
         ...
 
 
-TASKSETS: dict[str, MakeTaskset] = {"miniwob": MiniWob, "phone": PhoneTasks, "proposed": Proposed}
+TASKSETS: dict[str, MakeTaskset] = {
+    "lab": Lab,
+    "lab-steps": LabSteps,
+    "miniwob": MiniWob,
+    "phone": PhoneTasks,
+    "proposed": Proposed,
+}
+
+_BY_PATH = ("osworld:PATH", "synthetic:FILE", "book:FILE")
 
 
 def find_taskset(name: str, oracle: bool = False) -> Taskset:
     """Return the taskset of a name.
 
-    A name is a key of `TASKSETS`, "osworld:PATH" for OSWorld's task files below a path, "synthetic:FILE" for
-    the verified tasks of a file, or "book:FILE" for the accepted proposals of a book.
+    A name is a key of `TASKSETS`, one that an installed package brings, "osworld:PATH" for OSWorld's task
+    files below a path, "synthetic:FILE" for the verified tasks of a file, or "book:FILE" for the accepted
+    proposals of a book.
 
     Raises:
-        UsageError: no taskset has that name, or a task file is bad.
+        UsageError: no taskset has that name, a package's cannot be loaded, or a task file is bad.
     """
     kind, _, where = name.partition(":")
     if kind == "osworld" and where:
@@ -40,10 +53,16 @@ def find_taskset(name: str, oracle: bool = False) -> Taskset:
         return Synthetic(Path(where), oracle)
     if kind == "book" and where:
         return BookTasks(Path(where))
-    if name not in TASKSETS:
-        known = ", ".join((*sorted(TASKSETS), "osworld:PATH", "synthetic:FILE", "book:FILE"))
-        raise UsageError(f"no taskset {name!r}; known: {known}")
-    return TASKSETS[name](oracle=oracle)
+    others = plugins.names(plugins.TASKSETS)
+    make: MakeTaskset
+    if name in TASKSETS:
+        make = TASKSETS[name]
+    elif name in others:
+        make = plugins.load(plugins.TASKSETS, name)
+    else:
+        known = f"; known: {', '.join((*sorted([*TASKSETS, *others]), *_BY_PATH))}"
+        raise UsageError(f"no taskset {name!r}{nearest(name, [*TASKSETS, *others]) or known}")
+    return make(oracle=oracle)
 
 
 def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
@@ -57,13 +76,15 @@ def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
     """
     if tuple(names) != ("*",):
         for name in names:
-            taskset.task(name, 0)
+            require_task(taskset, name)
         return names
     match taskset:
         case MiniWob():
             found: Sequence[str] = TRAIN_TASKS
         case PhoneTasks():
             found = TRAIN_TEMPLATES
+        case Lab() | LabSteps():
+            found = LAB_TASKS
         case Osworld():
             found = tuple(file.id for file in taskset if not lacking(file))
         case _:
@@ -72,4 +93,23 @@ def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
         raise UsageError(f"trials have refused all that {taskset.path} holds: `guiagent propose` adds to it")
     if not found:
         raise UsageError("none of the taskset's tasks can be trained on: each needs what is unsupported")
+    for name in found:
+        require_task(taskset, name)
     return found
+
+
+def require_task(taskset: Taskset, name: str) -> None:
+    """Raise UsageError if the taskset has no task of that name, or one that goes by another.
+
+    Curriculum, replay and suites know a task by its name; its episodes are filed under `Task.id`.
+    """
+    try:
+        task = taskset.task(name, 0)
+    except UsageError as error:
+        if near := nearest(name, taskset.names):
+            raise UsageError(f"there is no task {name!r}{near}") from error
+        raise
+    if task.id != name:
+        raise UsageError(
+            f"the task {name!r} calls itself {task.id!r}: its id has to be the name that its taskset has"
+        )

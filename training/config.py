@@ -14,6 +14,7 @@ from rewards.judges.config import JudgeConfig, ServerConfig, StepJudgeConfig
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
 TaskSeed = Annotated[int, Field(ge=REINFORCEMENT.start, lt=REINFORCEMENT.stop)]
+Gpu = Annotated[int, Field(ge=0)]
 
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
@@ -55,6 +56,9 @@ def require_checkpoint(folder: Path) -> None:
             f"no Hugging Face checkpoint at {folder} (config.json is missing); "
             "name a folder written by save_pretrained, or tiny"
         )
+
+
+TrackerName = Literal["trackio", "wandb", "mlflow"]
 
 
 class _Config(BaseModel):
@@ -106,7 +110,7 @@ class LoraConfig(_Config):
 class DeviceConfig(_Config):
     """The devices of the episodes. Without a `farm`, one of this kind and size is started for the run."""
 
-    kind: Literal["browser", "phone", "desktop", "vm", "android"] = "browser"
+    kind: Literal["browser", "phone", "desktop", "vm", "android", "lab"] = "browser"
     width: Positive = 160  # pixels of the screen; the default is MiniWoB++'s
     height: Positive = 224
     grants: tuple[Grant, ...] = ("exec",)  # rights that the tasks' set-ups and checks need
@@ -117,7 +121,7 @@ class DeviceConfig(_Config):
 class OptimizationConfig(_Config):
     """How an optimiser step is computed: batch size, precision, optimiser, learning rate."""
 
-    batch_tokens: Positive = 16_384  # tokens in a forward pass; a longer trajectory has its own
+    batch_tokens: Positive = 16_384  # most tokens of a forward pass; a context must fit
     precision: Literal["float32", "bfloat16"] = "float32"  # of activations; weights and moments stay float32
     gradient_checkpointing: bool = False
     compile: bool = False
@@ -129,15 +133,79 @@ class OptimizationConfig(_Config):
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
 
 
+FlatGroups = Literal["keep", "drop", "drop_by_outcome"]
+"""Groups whose episodes all fared alike: "keep" learns from them what else tells their episodes apart, such
+as a format penalty; "drop" leaves out those that all earned the same, "drop_by_outcome" those that all
+succeeded or all failed, whatever a judge's reward says of them."""
+
+
+class ClipConfig(_Config):
+    """The bounds of a clipped ratio, `[1 - low, 1 + high]`, and `dual`, the bound on it where A < 0."""
+
+    low: Annotated[float, Field(gt=0, le=1)] | None = None
+    high: Annotated[float, Field(gt=0)] | None = None
+    dual: Annotated[float, Field(gt=1)] | None = None
+
+
+class KlConfig(_Config):
+    """`coef * kl(policy, the policy that the run began with)`; `coef` 0 takes the term away."""
+
+    coef: Annotated[float, Field(ge=0)] | None = None
+    form: Literal["k1", "k2", "k3"] | None = None  # the estimator; k3 for a preset that has no such term
+
+
+class EntropyConfig(_Config):
+    """`-coef * decay**update * entropy`, kept in a `band` around its past; `coef` 0 takes the term away."""
+
+    coef: Annotated[float, Field(ge=0)] | None = None
+    decay: Annotated[float, Field(gt=0, le=1)] | None = None
+    band: tuple[float, float] | None = None  # factors of each step's past mean entropy, such as [0.8, 1.2]
+    band_weight: Annotated[float, Field(ge=0)] | None = None
+
+
+Aggregation = Literal[
+    "token_mean",  # every token of the optimiser step has the same weight (DAPO)
+    "turn_mean_token_mean",  # every turn has: seq-mean-token-mean of papers that cut samples at steps
+    "traj_mean_token_mean",  # every trajectory has, and within it every token
+    "traj_mean_turn_mean_token_mean",  # every trajectory has, within it every turn, within that every token
+    "token_sum",  # a sum divided by a constant: trajectories times the longest possible one (Dr. GRPO)
+]
+
+
+class ObjectiveConfig(_Config):
+    """Parts of the loss in place of the preset's own, which stay where None is (`algorithms.adjusted`)."""
+
+    aggregation: Aggregation | None = None  # the weight of a token, by the length of its trajectory or not
+    clip: ClipConfig = ClipConfig()
+    kl: KlConfig = KlConfig()
+    entropy: EntropyConfig = EntropyConfig()
+
+
 class UpdateConfig(OptimizationConfig):
     """One batch of groups: what is learned from it, and in how many optimiser steps."""
 
     algorithm: str = "arpo"
+    objective: ObjectiveConfig = ObjectiveConfig()
     groups: Positive = 16
+    flat_groups: FlatGroups | None = None  # None: as the algorithm has it
     epochs: Positive = 1  # passes over a batch
     minibatches: Positive = 1  # optimiser steps in a pass
     max_staleness: Annotated[int, Field(ge=0)] = 4  # policy versions from sampling to update; 0: in turns
     seeds: Path | None = None  # trajectory store whose successes fill the replay at the start (BEPA)
+
+
+class PlacementConfig(_Config):
+    """Which GPUs the trainers and engines of a run have (`training.placement`).
+
+    Numbers count the GPUs of the machine as $CUDA_VISIBLE_DEVICES shows them, or, where there are several
+    hosts, host after host. On Ray they say how many there are and what stays together; Ray chooses which.
+    """
+
+    trainers: Annotated[tuple[Gpu, ...], Field(min_length=1)] = (0,)  # one for each process of the learner
+    engines: tuple[Annotated[tuple[Gpu, ...], Field(min_length=1)], ...] = ()
+    """The GPUs of each vLLM server, with tensor parallelism over them, or of the engine in the process."""
+    engine_memory: Annotated[float, Field(gt=0, le=1)] = 0.9  # an engine's share of each of its GPUs
+    gpus_per_host: Positive = 8
 
 
 class RayConfig(_Config):
@@ -145,10 +213,17 @@ class RayConfig(_Config):
 
     address: str | None = None  # cluster, host:port or "auto"; None: start one on this machine for the run
     workers: Positive = 2  # processes that run episodes; they share the devices
-    engines: Positive = 1  # processes that sample
+    engines: Positive = 1  # processes that sample; with [placement] it says, here and in the next line
     trainers: Positive = 1  # processes that share the learner (FSDP2)
-    gpus: Annotated[float, Field(ge=0)] = 0.0  # GPUs of each engine and of each trainer
     restarts: Annotated[int, Field(ge=0)] = 3  # restarts of the trainers after one was lost
+
+
+class HealthConfig(_Config):
+    """When a run warns, and when it ends, because its episodes teach nothing."""
+
+    warn_after: Positive = 5  # updates in a row from whose episodes nothing was learned
+    stop_after: Annotated[int, Field(ge=0)] = 20  # such updates, or batches of groups left out; 0: never
+    parse_errors: Annotated[float, Field(gt=0, le=1)] = 0.5  # share of episodes that is warned of
 
 
 class EvaluationConfig(_Config):
@@ -156,6 +231,11 @@ class EvaluationConfig(_Config):
 
     suite: str = "miniwob-demo"
     episodes: Positive = 30  # episodes per task
+
+
+CurriculumName = Literal[
+    "signal", "learnability", "dart", "paprika", "arpo", "band", "cooling", "uniform"
+]  # how tasks are chosen: `rewards.curriculum`
 
 
 class TrainConfig(_Config):
@@ -174,11 +254,14 @@ class TrainConfig(_Config):
     device: DeviceConfig = DeviceConfig()
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
-    curriculum: Literal["learnability", "band", "cooling", "uniform"] = "learnability"
+    curriculum: CurriculumName = "signal"
+    health: HealthConfig = HealthConfig()
+    tracker: TrackerName | None = None  # experiment tracker that gets every update's figures too
     judge: JudgeConfig | None = None  # gives the rewards in place of the tasks' checks
     step_judge: StepJudgeConfig | None = None  # labels steps for seagent and steve; None: by the outcome
     planner: ServerConfig | None = None  # writes plans from an expert's episodes, for `guiagent seeds` (BEPA)
     evaluation: EvaluationConfig | None = None
+    placement: PlacementConfig | None = None  # None: trainers first, a vLLM server on the next GPU
     ray: RayConfig = RayConfig()
 
 
@@ -210,6 +293,7 @@ class SftConfig(_Config):
     validate_every: Positive = 20  # steps between measurements of the held-out loss
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 1.0
     update: OptimizationConfig = OptimizationConfig()
+    tracker: TrackerName | None = None  # as in `TrainConfig`
     seed: int = 0
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from guiagent.errors import StoppedError
 from guiagent.storage.trajectories import TrajectoryStore
 from training.checkpoints.run_state import RunState
 from training.config import TrainConfig
@@ -42,6 +43,20 @@ class Trained:
     refused: tuple[str, ...]  # damaged checkpoints that were passed over on the way
 
 
+def budgets_spent(config: TrainConfig, step: int, seconds: float, env_steps: int) -> tuple[str, ...]:
+    """Return the keys of the budgets that a run has used up; it is finished with the first of them."""
+    spent = {
+        "steps": step >= config.steps,
+        "minutes": config.minutes is not None and seconds >= 60 * config.minutes,
+        "env_steps": config.env_steps is not None and env_steps >= config.env_steps,
+    }
+    return tuple(key for key, used_up in spent.items() if used_up)
+
+
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Trainer:
     """The parts of a run in the order of the data flow, and the main loop over them."""
@@ -56,41 +71,46 @@ class Trainer:
     observer: RunObserver
     state: RunState
 
-    async def run(self, on_progress: Callable[[Progress], None]) -> Trained:
-        """Train until `config.steps`, `minutes` or `env_steps`, and save the last checkpoint.
+    async def run(
+        self, on_progress: Callable[[Progress], None], stop: Callable[[], bool] = _never
+    ) -> Trained:
+        """Train until `config.steps`, `minutes` or `env_steps`, or until `stop()`; save the last checkpoint.
 
         Raises what ends the rollouts or an update, such as InfrastructureError for a full disk and
-        DivergedError for updates that diverge.
+        DivergedError for updates that diverge; and StoppedError, when all is saved, if it was `stop`.
         """
         state, phase = self.state, self.observer.phase
         publisher = Publisher(self.engine, self.rollouts.published)
         rollouts = asyncio.create_task(self.rollouts.run())
         state.start_clock()
         try:
-            while groups := await self._take(rollouts):
+            while groups := await self._take(rollouts, stop):
                 with phase("learning"):
                     update = await asyncio.to_thread(self.learner.step, groups, self.store.frame)
                 state.step += 1
                 with phase("publishing"):
-                    await publisher.publish(self.weights(), state.step)
+                    await publisher.publish(self.weights, state.step)
                 state.tick()
                 on_progress(self.observer.record(groups, update, self.rollouts))
                 if state.is_due(self.config.checkpoint_minutes):
                     with phase("saving"):
-                        await state.save()
+                        await state.begin_saving()
             await publisher.settle()
         finally:
             rollouts.cancel()
             await asyncio.gather(rollouts, return_exceptions=True)
+            await state.finish_saving()
         final = await state.save()
+        if stop() and not self._finished():
+            raise StoppedError(f"stopped at step {state.step}, saved in {final}; the same command goes on")
         return Trained(final / "model", state.step, state.seconds, len(self.store), state.refused)
 
-    async def _take(self, rollouts: "asyncio.Task[None]") -> list[Group]:
-        """Wait for the next groups to learn from; return [] at the end of the run.
+    async def _take(self, rollouts: "asyncio.Task[None]", stop: Callable[[], bool]) -> list[Group]:
+        """Wait for the next groups to learn from; return [] at the end of the run, or when it is to stop.
 
         Raises the error that ended the rollouts, if they have ended.
         """
-        while not self._finished():
+        while not (self._finished() or stop()):
             with self.observer.phase("waiting"):
                 groups = await asyncio.to_thread(
                     self.replay.take, current_version=self.state.step, timeout=_TAKE_TIMEOUT_S
@@ -104,9 +124,5 @@ class Trainer:
         return []
 
     def _finished(self) -> bool:
-        config, state = self.config, self.state
-        return (
-            state.step >= config.steps
-            or (config.minutes is not None and state.seconds >= 60 * config.minutes)
-            or (config.env_steps is not None and state.env_steps >= config.env_steps)
-        )
+        state = self.state
+        return bool(budgets_spent(self.config, state.step, state.seconds, state.env_steps))

@@ -174,6 +174,17 @@ def _device_routes(app: FastAPI, service: PoolService) -> None:
         _require_operator(request, "the list of hosts")
         return _json(service.views.hosts())
 
+    @app.get(wire.APPROVALS, responses={200: content(wire.Approvals)})
+    async def approvals(request: Request) -> Response:
+        _require_operator(request, "approving what agents do")
+        return _json(wire.Approvals(service.approvals.waiting()))
+
+    @app.post(wire.APPROVALS + "/{approval}", status_code=204)
+    async def decide(approval: Id, decision: wire.Decision, request: Request) -> Response:
+        _require_operator(request, "approving what agents do")
+        service.approvals.decide(approval, decision.allow)
+        return Response(status_code=204)
+
     @app.get(wire.METRICS, response_class=Response, responses={200: _text("Prometheus exposition format")})
     async def metrics(request: Request) -> Response:
         _require_operator(request, "the figures of the farm")

@@ -25,6 +25,7 @@ _ANSWERS = (
     wire.HeldLeases,
     wire.FarmInfo,
     wire.Hosts,
+    wire.Approvals,
     wire.Health,
 )
 Json = dict[str, Any]

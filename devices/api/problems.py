@@ -13,6 +13,7 @@ from starlette.responses import Response
 from devices.api.admission import TooManyRequests
 from devices.hosts.grants import NotGranted
 from devices.pool.fairness import OverQuota
+from devices.pool.guarding import Refused
 from devices.pool.service import NoDevice, OperatorOnly
 from devices.pool.store import Deposed
 from devices.pool.views import UnknownDevice
@@ -91,6 +92,10 @@ def _not_granted(error: NotGranted) -> Problem:
     return Problem("Not granted", 403, str(error), "not_granted")
 
 
+def _refused(error: Refused) -> Problem:
+    return Problem("Refused by a guardrail", 403, str(error), "guardrail")
+
+
 def _deposed(error: Deposed) -> Problem:
     return Problem("No leader", 503, str(error), "no_leader", retryable=True)
 
@@ -130,6 +135,7 @@ PROBLEMS: dict[type[Exception], Callable[..., Problem]] = {
     NoDevice: _no_device,
     FaultError: _fault,
     NotGranted: _not_granted,
+    Refused: _refused,
     OverQuota: _over_quota,
     TooManyRequests: _too_many_requests,
     UnknownDevice: _unknown_device,

@@ -6,6 +6,7 @@ file descriptor 3 and writes replies and events to 4.
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -26,9 +27,16 @@ class SessionEnded(ProtocolError):
 
 
 class Connection:
-    """One browser's command pipe. Replies resolve futures; a session's events go to its one listener."""
+    """One browser's command pipe. Replies resolve futures; a session's events go to its one listener.
+
+    Attributes:
+        sent: how often each command was sent.
+        bytes: of all messages, in both directions.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.sent: Counter[str] = Counter()
+        self.bytes = 0
         self._reader = reader
         self._writer = writer
         self._next_id = 0
@@ -64,7 +72,10 @@ class Connection:
             message["sessionId"] = session
         future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._pending[self._next_id] = future, session
-        self._writer.write(json.dumps(message).encode() + b"\0")
+        data = json.dumps(message).encode() + b"\0"
+        self.sent[method] += 1
+        self.bytes += len(data)
+        self._writer.write(data)
         return future
 
     def fail(self, fault: Fault) -> None:
@@ -85,6 +96,7 @@ class Connection:
         buffer = bytearray()
         try:
             while chunk := await self._reader.read(1 << 20):
+                self.bytes += len(chunk)
                 searched = len(buffer)
                 buffer += chunk
                 while (end := buffer.find(b"\0", searched)) >= 0:

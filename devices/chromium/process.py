@@ -191,6 +191,12 @@ class Process:
     def running(self) -> bool:
         return self._process.returncode is None
 
+    @property
+    def ending(self) -> str:
+        """How the process ended, as a reader of a fault would want it told: "signal 9", "exit code 1"."""
+        code = self._process.returncode
+        return "still running" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+
     async def port(self) -> int:
         """The port of a browser started with EXPOSED_FLAGS; waits until there is one."""
         while True:

@@ -65,6 +65,7 @@ DRIVERS: dict[str, Driver] = {
     "desktop": _driver("desktop"),
     "phone": _driver("phone"),
     "android": _driver("android", start_s=420.0),
+    "lab": _driver("lab"),
     "sim": _driver("sim"),
     "remote": _driver("remote"),
     "vm": _driver("vm", start_s=700.0),  # the first of an image boots it

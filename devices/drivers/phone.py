@@ -35,7 +35,7 @@ _snapshots: dict[str, bytes] = {}  # documents by name, shared by the phones of 
 class VirtualPhone:
     """The process of one virtual phone, and the `PhoneBackend` of its state."""
 
-    features = ("adb", "snapshot", "state")
+    features = ("adb", "snapshot", "fork", "state")
 
     def __init__(self, process: asyncio.subprocess.Process, folder: Path, keys: IO[bytes]) -> None:
         self.pid = process.pid

@@ -68,7 +68,7 @@ class SimDevice:
         self._closed = asyncio.Event()
 
     async def describe(self) -> Capabilities:
-        features = ["exec", "a11y", "page", "shell", "files", "snapshot", "state", "touch"]
+        features = ["exec", "a11y", "page", "shell", "files", "snapshot", "fork", "state", "touch"]
         return Capabilities("sim", *self._size, features, "guiagent sim")
 
     async def reset(self, seed: int, baseline: ResetSpec, spec: ObserveSpec) -> Observation:

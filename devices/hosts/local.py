@@ -205,7 +205,7 @@ class DeviceHost:
         if isinstance(message, ConnectRequest) and len(record.streams) >= _STREAMS:
             text = f"{lease.device} has {_STREAMS} open streams; close one first"
             raise FaultError(Fault("task", "too_many_streams", text))
-        value = await perform(message, driver, partial(self._note, record, lease.token))
+        value = await perform(message, driver, record.size, partial(self._note, record, lease.token))
         record.performed(message, value, lease.token, self._clock.monotonic())
         if isinstance(message, KeyedVerb) and lease.token >= record.fence:
             record.answers.add(message, value)

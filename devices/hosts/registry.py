@@ -13,7 +13,7 @@ from devices.hosts import messages
 from devices.hosts.host import Host
 from devices.hosts.link import Overrun
 from devices.hosts.remote import RemoteHost
-from guiagent.errors import Fault
+from guiagent.errors import Fault, InfrastructureError
 from guiagent.wire import CLOSED, TRY_LATER
 
 _log = logging.getLogger(__name__)
@@ -55,6 +55,9 @@ class HostRegistry:
             except Overrun as overrun:
                 _log.warning("a host is cut off: %s", overrun)
                 await _close(socket, _BAD_MESSAGE, str(overrun))
+            except InfrastructureError as error:  # the database is away, or another instance leads
+                _log.warning("a host is sent away for now: %s", error)
+                await _close(socket, TRY_LATER, "the pool cannot write to its database")
             except TimeoutError:
                 await _close(socket, _SILENT, f"this host was not heard of for {messages.SILENCE_S:g} s")
 
@@ -105,12 +108,17 @@ class HostRegistry:
         """Remove a host that stays away for `GRACE_S`, counted from the last message that it sent."""
         await asyncio.sleep(host.heard + messages.GRACE_S - asyncio.get_running_loop().time())
         self._leaving.pop(host.id, None)
-        await self._remove(host.id, f"it was not heard of for {messages.GRACE_S:g} s")
+        try:
+            await self._remove(host.id, f"it was not heard of for {messages.GRACE_S:g} s")
+        except InfrastructureError as error:
+            _log.warning("that host %s is gone is not on disk: %s", host.id, error)
 
     async def _remove(self, id: str, why: str) -> None:
         host = self._hosts.pop(id)
-        await self._farm.remove_host(id, Fault("farm", "host_lost", f"host {id} is gone: {why}", True))
-        await host.close()
+        try:
+            await self._farm.remove_host(id, Fault("farm", "host_lost", f"host {id} is gone: {why}", True))
+        finally:
+            await host.close()
 
     def dismiss(self) -> None:
         """Close the connections of all hosts. One that is back in time keeps its devices and leases."""

@@ -67,6 +67,7 @@ class SlotRecord:
     stale: bool = False  # the device was replaced under a live lease: its holder has to reset it first
     answers: Answers = field(default_factory=Answers)
     frame: Frame = field(default_factory=Frame)
+    size: tuple[int, int] = (0, 0)  # of the screen in pixels, as it was last seen
     steps: int = 0
     faults: int = 0
     step_times: deque[float] = field(default_factory=lambda: deque(maxlen=_FPS_STEPS))
@@ -84,6 +85,7 @@ class SlotRecord:
         self.log.append(LogLine(at, token, escaped(text)))
 
     def saw(self, observation: Observation, token: int) -> None:
+        self.size = observation.width, observation.height
         self.show(Frame(observation.frame, observation.media_type, observation.hash, token=token))
 
     def show(self, frame: Frame) -> None:

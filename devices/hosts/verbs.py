@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from devices.drivers import HostedDevice
-from guiagent.actions import Action
+from guiagent.actions import Action, off_screen
 from guiagent.errors import Fault, FaultError, UsageError
 from guiagent.protocols import Files, Services, Shell, Snapshots
+from guiagent.types import Observation
 from guiagent.wire import (
     MAX_FILE,
     ConnectRequest,
@@ -21,14 +24,16 @@ from guiagent.wire import (
 )
 
 
-async def perform(message: Verb[Any], device: HostedDevice, note: Callable[[str], None]) -> Any:
-    """Carry out a verb and return its value. Raises UsageError if the device lacks the feature it needs."""
+async def perform(
+    message: Verb[Any], device: HostedDevice, size: tuple[int, int], note: Callable[[str], None]
+) -> Any:
+    """Carry out a verb on a screen of `size` pixels and return its value.
+
+    Raises UsageError if the device lacks the feature that the verb needs.
+    """
     match message:
         case StepRequest():
-            observation = await device.act(message.parsed, message.spec)
-            for action in message.parsed:
-                note(_log_line(action))
-            return observation
+            return await _step(message, device, size, note)
         case ObserveRequest():
             return await device.observe(message.spec)
         case ResetRequest(seed=seed, baseline=baseline):
@@ -67,6 +72,20 @@ async def perform(message: Verb[Any], device: HostedDevice, note: Callable[[str]
             return streams
         case _:
             raise UsageError(f"devices do not know the verb {message.verb!r}")
+
+
+async def _step(
+    message: StepRequest, device: HostedDevice, size: tuple[int, int], note: Callable[[str], None]
+) -> Observation:
+    """Carry out the actions up to the first one off the screen: with no kind of device has it an effect."""
+    refusals = [off_screen(action, *size) for action in message.parsed]
+    wrong = next((number for number, refusal in enumerate(refusals) if refusal is not None), len(refusals))
+    observation = await device.act(message.parsed[:wrong], message.spec)
+    for action in message.parsed[:wrong]:
+        note(_log_line(action))
+    if wrong < len(refusals) and observation.action_error is None:
+        return msgspec.structs.replace(observation, action_error=refusals[wrong])
+    return observation
 
 
 def _unable(feature: str) -> UsageError:

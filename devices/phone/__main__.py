@@ -103,7 +103,7 @@ def main() -> int:
                 asyncio.run(_serve(given, Path(folder)))
     except FaultError as error:
         print(f"phone: {error.fault.message}", file=sys.stderr)
-        return error.exit_code
+        return GuiAgentError.exit_code  # not InfrastructureError's, after which nobody would try again
     except GuiAgentError as error:
         print(f"phone: {error}", file=sys.stderr)
         return error.exit_code

@@ -64,6 +64,11 @@ class Surface:
                 )
             page = pages[0]
             attached = await connection.post("Target.attachToTarget", {"targetId": page, "flatten": True})
+        except FaultError as error:
+            await connection.close()
+            await shell.stop()
+            message = f"the phone's browser did not come up: {error.fault.message} ({shell.ending})"
+            raise FaultError(Fault("device", "start_failed", message, retryable=True)) from error
         except BaseException:
             await connection.close()
             await shell.stop()

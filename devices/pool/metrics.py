@@ -30,6 +30,12 @@ class Metrics:
         self._faults = Counter(
             "guiagent_faults", "Faults by origin", ("origin", "code"), registry=self._registry
         )
+        self._refused = Counter(
+            "guiagent_guardrail_refusals",
+            "Verbs that guardrails refused",
+            ("tenant",),
+            registry=self._registry,
+        )
         self._step = Histogram(
             "guiagent_step_seconds",
             "One step at the service, queueing for the device included",
@@ -56,6 +62,9 @@ class Metrics:
 
     def fault(self, fault: Fault) -> None:
         self._faults.labels(fault.origin, fault.code).inc()
+
+    def refused(self, tenant: str) -> None:
+        self._refused.labels(tenant).inc()
 
     def called(self, message: Verb[Any]) -> AbstractContextManager[object]:
         """Measure the time of a step; other verbs are not measured."""

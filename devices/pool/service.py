@@ -23,6 +23,7 @@ from devices.hosts.local import DeviceHost, fenced
 from devices.hosts.registry import HostRegistry
 from devices.leases import OPERATOR, AdminState, Ended, Event, Granted, Lease, Request, Slot
 from devices.pool.fairness import Account
+from devices.pool.guarding import Guarding, Refused
 from devices.pool.lease_table import Pool
 from devices.pool.metrics import Metrics
 from devices.pool.queue import Waiting
@@ -31,8 +32,16 @@ from devices.pool.store import Store
 from devices.pool.views import UnknownDevice, Views
 from guiagent.errors import Fault, FaultError, InfrastructureError, LeaseError, UsageError
 from guiagent.protocols import Clock
-from guiagent.types import ResetSpec
-from guiagent.wire import ConnectRequest, LeaseInfo, LeaseRequest, ResetRequest, Verb
+from guiagent.types import ObserveSpec, ResetSpec
+from guiagent.wire import (
+    ConnectRequest,
+    LeaseInfo,
+    LeaseRequest,
+    ObserveRequest,
+    ResetRequest,
+    StepRequest,
+    Verb,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +81,13 @@ class PoolService:
         self._private_egress = {one.name: frozenset(one.private_egress) for one in config.tenants}
         self._pool = Pool.of((_slot(self._local.id, info) for info in self._local.slots), accounts)
         self.views = Views(self._pool, self.hosts, clock)
+        self._guarding = Guarding(
+            config.guardrails,
+            {one.name: one.guardrails for one in config.tenants if one.guardrails is not None},
+            lives=lambda lease: lease in self._pool.leases,
+            now=clock.monotonic,
+        )
+        self.approvals = self._guarding.approvals
         self.metrics = Metrics(self.views.farm, self._device_seconds)
         self._store = store
         self._reconciler = Reconciler(
@@ -236,8 +252,30 @@ class PoolService:
     async def call(self, tenant: str, lease_id: str, message: Verb[T]) -> T:
         """Carry out a verb under a lease, renew the lease, and return the verb's value."""
         lease, host = self._holder(tenant, lease_id, message.token)
+        try:
+            await self._guarding.admit(lease, message, lambda: self._page(lease, host))
+        except Refused as refused:
+            self._note_refusal(lease, host, refused)
+            if not isinstance(message, StepRequest):
+                raise
+            looked = ObserveRequest(message.token, _without_probes(message.spec), message.deadline_s)
+            shown = await self._watched(lease, host.call(lease, looked))
+            unmoved: Any = msgspec.structs.replace(shown, action_error=str(refused))
+            return unmoved  # type: ignore[no-any-return]
         with self.metrics.called(message):
             return await self._watched(lease, host.call(lease, _of_tenant(tenant, message)))
+
+    async def _page(self, lease: Lease, host: Host) -> str | None:
+        """The address of the page that a device shows; None if it has no pages."""
+        capabilities = self._pool.slots[lease.device].capabilities
+        if capabilities is None or "page" not in capabilities.features:
+            return None
+        looked = ObserveRequest(lease.token, ObserveSpec(frame="none", page=True))
+        return (await self._watched(lease, host.call(lease, looked))).url
+
+    def _note_refusal(self, lease: Lease, host: Host, refused: Refused) -> None:
+        host.records[lease.device].note(self._clock.time(), lease.token, str(refused))
+        self.metrics.refused(lease.tenant)
 
     @contextlib.asynccontextmanager
     async def connected(
@@ -245,7 +283,13 @@ class PoolService:
     ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         """Open a stream to a service of the device; the end of the lease cuts it."""
         lease, host = self._holder(tenant, lease_id, token)
-        reader, writer = await self._watched(lease, host.connect(lease, ConnectRequest(token, service)))
+        message = ConnectRequest(token, service)
+        try:
+            await self._guarding.admit(lease, message, lambda: self._page(lease, host))
+        except Refused as refused:
+            self._note_refusal(lease, host, refused)
+            raise
+        reader, writer = await self._watched(lease, host.connect(lease, message))
         try:
             yield reader, writer
         finally:
@@ -361,6 +405,10 @@ def _of_tenant(tenant: str, message: Verb[T]) -> Verb[T]:
         own: Verb[Any] = msgspec.structs.replace(message, baseline=of_tenant(tenant, message.baseline))
         return own
     return message
+
+
+def _without_probes(spec: ObserveSpec) -> ObserveSpec:
+    return msgspec.structs.replace(spec, probes={})
 
 
 def of_tenant(tenant: str, baseline: ResetSpec) -> ResetSpec:

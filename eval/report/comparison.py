@@ -1,8 +1,7 @@
-"""The page, the table and the JSON of a comparison of algorithms."""
+"""The page, the table and the JSON of a comparison of arms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,14 +9,14 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from eval.comparison import PresetResult, area_under, differences, final_success, learning_curve
+from eval.collapse import Before, signs
+from eval.comparison import ArmResult, area_under, differences, final_success, learning_curve
 from eval.report.curve import clock, mean_curves
-from eval.report.page import MAX_CONFIG, filled, in_points, write_page
-from eval.report.table import percent, span
+from eval.report.means import change, mean_json, plain, plain_points, rate
+from eval.report.page import MAX_CONFIG, filled, write_page
+from eval.report.signs import print_rows, signs_json, signs_rows, signs_section
 from eval.report.viewer import shown
 from eval.results import write_json
-from eval.stats import Mean
-from guiagent.intervals import Interval
 
 _CURVE_SIZES = {"wide-only": (1016, 380), "narrow": (380, 300)}
 _COLOURS = 8  # series with a colour in the style; further ones start again with the first colour
@@ -30,48 +29,50 @@ class ComparisonSummary:
     recipe: str
     commit: str
     budget: int  # environment steps of every run
-    fields: Mapping[str, Mapping[str, str]]  # fields by preset and name, as text
+    fields: Mapping[str, Mapping[str, str]]  # fields by arm and name, as text
     config: Mapping[str, Any]  # the config that all runs share
-    notes: Mapping[str, Sequence[str]]  # caveats by preset
+    notes: Mapping[str, Sequence[str]]  # caveats by arm
+    before: Before | None = None  # the policy that all arms begin with; None if it was not measured
 
 
-def print_comparison(results: Sequence[PresetResult], console: Console) -> None:
-    """Print a row per preset: improvement, final success and area with intervals, and differences to the
-    first preset."""
-    head = ["preset", "seeds", "learned", "final success", "area", "final - first", "area - first"]
-    lines = [head] + [
+def print_comparison(results: Sequence[ArmResult], console: Console, before: Before | None = None) -> None:
+    """Print a row per arm: improvement, final success and area with intervals, and differences to the first
+    arm; then another with what became of its policies, where they were measured."""
+    head = ["arm", "seeds", "learned", "final success", "area", "final - first", "area - first"]
+    rows = [
         [
-            result.preset,
+            result.arm,
             str(len(result.runs)),
-            _plain_points(result.learned),
-            _plain(result.final),
-            _plain(result.area),
-            _plain_points(result.final_difference),
-            _plain_points(result.area_difference),
+            plain_points(result.learned),
+            plain(result.final),
+            plain(result.area),
+            plain_points(result.final_difference),
+            plain_points(result.area_difference),
         ]
         for result in results
     ]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        console.out("  ".join(cells).rstrip(), highlight=False)
+    print_rows([head, *rows], console)
+    if found := signs(results):
+        console.out("")
+        print_rows(signs_rows(found, before), console)
 
 
-def write_comparison(path: Path, summary: ComparisonSummary, results: Sequence[PresetResult]) -> None:
+def write_comparison(path: Path, summary: ComparisonSummary, results: Sequence[ArmResult]) -> None:
     """Write the comparison as an HTML page.
 
     Raises:
         InfrastructureError: the file cannot be written.
     """
-    title = ", ".join(result.preset for result in results)
+    title = ", ".join(result.arm for result in results)
     content = filled(
         "compare.html",
         recipe=shown(summary.recipe),
         title=shown(title),
         facts=_facts(summary, results),
         final=_final_is(results),
-        first=shown(results[0].preset),
+        first=shown(results[0].arm),
         table=_table(results),
+        signs=signs_section(signs(results), summary.before),
         curves=_curves(results, summary.budget),
         key=_key(results),
         notes=_notes(summary.notes),
@@ -82,22 +83,22 @@ def write_comparison(path: Path, summary: ComparisonSummary, results: Sequence[P
     write_page(path, title, content)
 
 
-def write_comparison_json(path: Path, summary: ComparisonSummary, results: Sequence[PresetResult]) -> None:
+def write_comparison_json(path: Path, summary: ComparisonSummary, results: Sequence[ArmResult]) -> None:
     """Write the same figures, and those of every run, as JSON. Unknown values are null.
 
     Raises:
         InfrastructureError: the file cannot be written.
     """
     budget = summary.budget
-    presets = [
+    arms = [
         {
-            "preset": result.preset,
-            "learned": _mean_json(result.learned),
-            "final": _mean_json(result.final),
-            "area": _mean_json(result.area),
-            "final_difference": _mean_json(result.final_difference),
-            "area_difference": _mean_json(result.area_difference),
-            "curve": [_mean_json(mean) for mean in result.curve],
+            "arm": result.arm,
+            "learned": mean_json(result.learned),
+            "final": mean_json(result.final),
+            "area": mean_json(result.area),
+            "final_difference": mean_json(result.final_difference),
+            "area_difference": mean_json(result.area_difference),
+            "curve": [mean_json(mean) for mean in result.curve],
             "runs": [
                 {
                     "seed": run.seed,
@@ -117,8 +118,9 @@ def write_comparison_json(path: Path, summary: ComparisonSummary, results: Seque
     ]
     different = [{"field": name, "values": values} for name, values in differences(summary.fields)]
     facts = {"recipe": summary.recipe, "commit": summary.commit, "env_steps": budget}
+    facts |= signs_json(signs(results), summary.before)
     findings = {
-        "presets": presets,
+        "arms": arms,
         "notes": summary.notes,
         "differences": different,
         "config": summary.config,
@@ -126,10 +128,10 @@ def write_comparison_json(path: Path, summary: ComparisonSummary, results: Seque
     write_json(path, facts | findings)
 
 
-def _facts(summary: ComparisonSummary, results: Sequence[PresetResult]) -> str:
+def _facts(summary: ComparisonSummary, results: Sequence[ArmResult]) -> str:
     runs = [run for result in results for run in result.runs]
     facts = {
-        "Presets": str(len(results)),
+        "Arms": str(len(results)),
         "Runs": str(len(runs)),
         "Environment steps a run": f"{summary.budget:,}",
         "Training time": clock(sum(run.seconds for run in runs)),
@@ -138,15 +140,15 @@ def _facts(summary: ComparisonSummary, results: Sequence[PresetResult]) -> str:
     return "".join(f"<div><dt>{name}</dt><dd>{shown(value)}</dd></div>" for name, value in facts.items())
 
 
-def _final_is(results: Sequence[PresetResult]) -> str:
+def _final_is(results: Sequence[ArmResult]) -> str:
     if all(run.held_out for result in results for run in result.runs):
         return "Final success: of the last policy on held-out seeds, as the mean over tasks."
     return "Final success: of the training episodes of the last tenth of the budget, as the mean over tasks."
 
 
-def _table(results: Sequence[PresetResult]) -> str:
+def _table(results: Sequence[ArmResult]) -> str:
     names = (
-        "Preset",
+        "Arm",
         "Seeds",
         "Learned",
         "Final success",
@@ -162,27 +164,27 @@ def _table(results: Sequence[PresetResult]) -> str:
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _row(index: int, result: PresetResult) -> str:
+def _row(index: int, result: ArmResult) -> str:
     updates = sum(run.updates for run in result.runs)
     seconds = sum(run.seconds for run in result.runs)
     trained = sum(run.trained for run in result.runs)
     replayed = fmean(run.replay_share for run in result.runs)
     cells = (
         str(len(result.runs)),
-        _change(result.learned),
-        _rate(result.final),
-        _change(result.final_difference),
-        _rate(result.area),
-        _change(result.area_difference),
+        change(result.learned),
+        rate(result.final),
+        change(result.final_difference),
+        rate(result.area),
+        change(result.area_difference),
         f"{updates:,}",
         f"{trained:,} <small>{replayed:.0%} replayed</small>",
         clock(seconds),
     )
-    name = f'<span class="key {_series(index)}"></span>{shown(result.preset)}'
+    name = f'<span class="key {_series(index)}"></span>{shown(result.arm)}'
     return f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
-def _curves(results: Sequence[PresetResult], budget: int) -> str:
+def _curves(results: Sequence[ArmResult], budget: int) -> str:
     series = {_series(i): result.curve for i, result in enumerate(results[:_COLOURS])}
     return "".join(
         f'<div class="{name}">{mean_curves(series, budget, "Success over environment steps", size)}</div>'
@@ -190,9 +192,9 @@ def _curves(results: Sequence[PresetResult], budget: int) -> str:
     )
 
 
-def _key(results: Sequence[PresetResult]) -> str:
+def _key(results: Sequence[ArmResult]) -> str:
     names = "".join(
-        f'<span class="key {_series(i)}"></span>{shown(result.preset)}'
+        f'<span class="key {_series(i)}"></span>{shown(result.arm)}'
         for i, result in enumerate(results[:_COLOURS])
     )
     rest = len(results) - _COLOURS
@@ -200,10 +202,10 @@ def _key(results: Sequence[PresetResult]) -> str:
 
 
 def _notes(notes: Mapping[str, Sequence[str]]) -> str:
-    """The section of caveats; "" if no preset has any."""
+    """The section of caveats; "" if no arm has any."""
     rows = "".join(
-        f'<tr><th scope="row">{shown(preset)}</th><td>{shown(" ".join(own))}</td></tr>'
-        for preset, own in notes.items()
+        f'<tr><th scope="row">{shown(arm)}</th><td>{shown(" ".join(own))}</td></tr>'
+        for arm, own in notes.items()
         if own
     )
     heading = '<section id="notes"><h2>What to know of these runs</h2>'
@@ -227,45 +229,3 @@ def _differences(fields: Mapping[str, Mapping[str, str]]) -> str:
 
 def _series(index: int) -> str:
     return f"series-{index % _COLOURS}"
-
-
-def _rate(mean: Mean) -> str:
-    return percent(mean.value) + (
-        f" <small>{span(_within(mean.interval, 0.0))}</small>" if mean.interval else ""
-    )
-
-
-def _change(mean: Mean | None) -> str:
-    if mean is None or isnan(mean.value):
-        return "–"
-    if mean.interval is None:
-        return in_points(mean.value)
-    interval = _within(mean.interval, -1.0)
-    direction = "up" if interval.low > 0 else "down" if interval.high < 0 else "same"
-    bounds = f"{in_points(interval.low)} to {in_points(interval.high)}"
-    return f'<span class="{direction}">{in_points(mean.value)}</span> <small>{bounds}</small>'
-
-
-def _plain(mean: Mean) -> str:
-    return percent(mean.value) + (f" ({span(_within(mean.interval, 0.0))})" if mean.interval else "")
-
-
-def _plain_points(mean: Mean | None) -> str:
-    if mean is None or isnan(mean.value):
-        return "–"
-    if mean.interval is None:
-        return in_points(mean.value)
-    interval = _within(mean.interval, -1.0)
-    return f"{in_points(mean.value)} ({in_points(interval.low)} to {in_points(interval.high)})"
-
-
-def _within(interval: Interval, least: float) -> Interval:
-    """Clip an interval to [least, 1]: Student's interval may leave the range of a rate or difference."""
-    return Interval(max(least, interval.low), min(1.0, interval.high))
-
-
-def _mean_json(mean: Mean | None) -> dict[str, Any] | None:
-    if mean is None:
-        return None
-    bounds = [mean.interval.low, mean.interval.high] if mean.interval else None
-    return {"mean": mean.value, "interval": bounds, "n": mean.n}

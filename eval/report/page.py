@@ -51,12 +51,13 @@ def write_report(
     episodes: Sequence[tuple[str, Trajectory]],
     frames: Frames,
     judged: JudgedRun | None = None,
+    more: str = "",
 ) -> None:
     """Write the HTML report.
 
     `episodes` are shown in order under their labels; neighbours of the same task and seed share a card.
     Without `curve` (a plain evaluation) its section is left out, and so is the section on judged success
-    without `judged`.
+    without `judged`. `more` are further sections, as HTML: a run's health, or the spread of an evaluation.
 
     Raises:
         InfrastructureError: the file cannot be written.
@@ -70,6 +71,7 @@ def write_report(
         facts=_facts(run),
         curve=_curves(curve, comparison, ", by the judge's verdicts," if judged else "") if curve else "",
         judged=filled("judged.html", **judged_parts(judged)) if judged else "",
+        more=more,
         table=_table(comparison),
         episodes=cards(episodes, frames),
         config=shown(msgspec.json.format(msgspec.json.encode(run.config), indent=2).decode(), MAX_CONFIG),
@@ -91,9 +93,13 @@ def write_episodes(
 
 
 def write_summary(
-    path: Path, run: RunSummary, comparison: Comparison, judged: JudgedRun | None = None
+    path: Path,
+    run: RunSummary,
+    comparison: Comparison,
+    judged: JudgedRun | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the figures of the report as JSON, for programs.
+    """Write the figures of the report as JSON, for programs; `more` are further ones.
 
     Raises:
         InfrastructureError: the file cannot be written.
@@ -106,8 +112,9 @@ def write_summary(
         "env_steps": run.env_steps,
         "peak_memory_mb": run.peak_memory_mb,
     }
-    more = {"judged": judged_json(judged)} if judged else {}
-    write_json(path, facts | summary_json(comparison) | more | {"config": run.config})
+    verdicts = {"judged": judged_json(judged)} if judged else {}
+    figures = facts | summary_json(comparison) | verdicts | dict(more or {})
+    write_json(path, figures | {"config": run.config})
 
 
 def write_page(path: Path, title: str, content: str) -> None:

@@ -21,7 +21,7 @@ from guiagent.types import Step, Trajectory
 OPEN_CARDS = 4  # the first few are unfolded
 MAX_SHOWN = 1200  # characters of any one text
 _MEDIA = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png"}
-_STOPS = {
+STOPS = {
     "task_done": "ended by the task",
     "agent_done": "the agent said done",
     "max_steps": "out of steps",
@@ -83,6 +83,11 @@ def frames_of(stores: Sequence[TrajectoryStore]) -> Frames:
     return frame
 
 
+def media_type(data: bytes) -> str | None:
+    """The media type of a picture by its first bytes; None if it is neither a JPEG nor a PNG."""
+    return next((media for magic, media in _MEDIA.items() if data.startswith(magic)), None)
+
+
 def cards(episodes: Sequence[tuple[str, Trajectory]], frames: Frames) -> str:
     """HTML cards, one per task and seed; neighbours with the same task and seed share a card."""
     together = groupby(episodes, key=lambda item: (item[1].task, item[1].seed))
@@ -92,7 +97,12 @@ def cards(episodes: Sequence[tuple[str, Trajectory]], frames: Frames) -> str:
 
 
 def shown(text: str, most: int = MAX_SHOWN) -> str:
-    """Make untrusted text safe for HTML: cut to a length, escaped, without control characters.
+    """Make untrusted text safe for HTML: cut to a length, escaped, without control characters."""
+    return escape(plain(text, most))
+
+
+def plain(text: str, most: int) -> str:
+    """Cut untrusted text to a length and take its control characters out; it is not escaped yet.
 
     Control and format characters (among them those that change the writing direction) and lone surrogates
     become U+FFFD.
@@ -100,8 +110,8 @@ def shown(text: str, most: int = MAX_SHOWN) -> str:
     if len(text) > most:
         text = f"{text[:most]}… ({len(text) - most:,} more characters)"
     steering = ("Cc", "Cf", "Cs")
-    plain = (c if c in "\n\t" or category(c) not in steering else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return escape("".join(plain))
+    kept = (c if c in "\n\t" or category(c) not in steering else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(kept)
 
 
 def _card(items: Sequence[tuple[str, Trajectory]], frames: Frames, unfolded: bool) -> str:
@@ -129,7 +139,7 @@ def _episode(label: str, trajectory: Trajectory, frames: Frames, unfolded: bool)
     return (
         f'<details class="episode {kind}"{" open" if unfolded else ""}><summary>'
         f'<span class="verdict">{verdict}</span> <span class="label">{shown(label)}</span> '
-        f'<span class="facts">score {value} · {turns} · {_STOPS[trajectory.stop]}</span></summary>'
+        f'<span class="facts">score {value} · {turns} · {STOPS[trajectory.stop]}</span></summary>'
         f'{reason}<ol class="film{" wide" if wide else ""}">{film}</ol></details>'
     )
 
@@ -166,7 +176,7 @@ def _picture(frame: str, size: tuple[int, int], label: str, marks: str, frames: 
         data = frames(frame)
     except KeyError:
         return '<p class="error">this frame was not kept</p>'
-    media = next((media for magic, media in _MEDIA.items() if data.startswith(magic)), None)
+    media = media_type(data)
     if media is None:
         return '<p class="error">this frame is neither a JPEG nor a PNG</p>'
     width, height = size

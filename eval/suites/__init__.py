@@ -1,18 +1,33 @@
 """Suites by name: frozen task ids and seeds, run by `guiagent eval`."""
 
+from eval.suites.lab import LAB, LAB_PERTURBED
+from eval.suites.miniwob import MINIWOB
 from eval.suites.miniwob_demo import MINIWOB_DEMO
 from eval.suites.osworld import PREFIX, osworld_suite
 from eval.suites.phone import PHONE, PHONE_UNSEEN_APPS
 from eval.suites.suite import Suite
-from guiagent.errors import UsageError
+from guiagent import plugins
+from guiagent.errors import UsageError, nearest
 
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS)}
+SUITES: dict[str, Suite] = {
+    suite.name: suite for suite in (LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS)
+}
 
 
 def find_suite(name: str) -> Suite:
-    """Find a suite by its name, or `osworld:PATH`. Raises UsageError if there is none."""
+    """Find a suite by its name, of ours or of an installed package, or `osworld:PATH`.
+
+    Raises UsageError if there is none, or a package's is no suite.
+    """
     if name.startswith(PREFIX):
         return osworld_suite(name)
-    if name not in SUITES:
-        raise UsageError(f"no suite {name!r}; known: {', '.join(sorted(SUITES))}, {PREFIX}PATH")
-    return SUITES[name]
+    if name in SUITES:
+        return SUITES[name]
+    others = plugins.names(plugins.SUITES)
+    if name in others:
+        suite = plugins.load(plugins.SUITES, name)
+        if not isinstance(suite, Suite) or suite.name != name:
+            raise UsageError(f"{name!r} of {plugins.SUITES} is not a Suite of that name")
+        return suite
+    known = f"; known: {', '.join(sorted([*SUITES, *others]))}, {PREFIX}PATH"
+    raise UsageError(f"no suite {name!r}{nearest(name, [*SUITES, *others]) or known}")

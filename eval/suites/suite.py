@@ -1,12 +1,14 @@
 """The type of a suite: task ids and seeds that never change under the suite's name."""
 
-from dataclasses import dataclass
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
 import xxhash
 
-from guiagent.errors import UsageError
+from guiagent.errors import UsageError, nearest
 from guiagent.seeds import EVALUATION, checked
 from guiagent.wire import Grant
 
@@ -36,6 +38,29 @@ class Suite:
     @property
     def tasks(self) -> tuple[str, ...]:
         return self.train_tasks + self.unseen_tasks
+
+    def only(self, patterns: Sequence[str]) -> "Suite":
+        """Return the suite of the tasks that match one of the patterns, such as `click-*`, on the same seeds.
+
+        It is another suite, with a digest of its own. Raises UsageError for a pattern that no task matches.
+        """
+        chosen: set[str] = set()
+        for pattern in patterns:
+            found = fnmatch.filter(self.tasks, pattern)
+            if not found:
+                known = f"; it has {', '.join(self.tasks)}"[:500]
+                raise UsageError(
+                    f"suite {self.name} has no task {pattern!r}{nearest(pattern, self.tasks) or known}"
+                )
+            chosen.update(found)
+        if chosen == set(self.tasks):
+            return self
+        train, unseen = (
+            tuple(task for task in tasks if task in chosen) for tasks in (self.train_tasks, self.unseen_tasks)
+        )
+        return replace(
+            self, name=f"{self.name} ({', '.join(train + unseen)})", train_tasks=train, unseen_tasks=unseen
+        )
 
     def seeds(self, episodes: int | None = None) -> range:
         """The seeds of every task: the first `episodes` of the suite's, or all."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from guiagent.cli import dialects, mcp
 from guiagent.cli.evaluate import tasks
 from guiagent.cli.farm import commands, image, profile
 from guiagent.cli.rewards import judge, propose
@@ -26,6 +27,8 @@ app.add_typer(profile.app, name="profile")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(judge.app, name="judge")
 app.add_typer(propose.app)
+app.add_typer(dialects.app, name="dialects")
+app.add_typer(mcp.app)
 
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one key of the config: a.b=c")]
 
@@ -33,8 +36,7 @@ Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one k
 Dialect = Annotated[
     str,
     typer.Option(
-        help="Action language of the policy: ui-tars, qwen2.5-computer, qwen2.5-mobile, qwen3-computer, "
-        "qwen3-mobile."
+        help="Action language of the policy, such as ui-tars or qwen3-computer: `guiagent dialects list`."
     ),
 ]
 Images = Annotated[
@@ -127,13 +129,27 @@ def train(
         ),
     ] = None,
     overrides: Overrides = None,
+    fork_from: Annotated[
+        Path | None,
+        typer.Option("--fork-from", help="Begin a new run with the weights of this one's newest checkpoint."),
+    ] = None,
     launch: Annotated[
-        Launch,
-        typer.Option(help="Train in one process, share the learner among several, or use a Ray cluster."),
-    ] = "process",
+        Launch | None,
+        typer.Option(
+            help="Train in one process (the default), share the learner among several, or use a Ray cluster."
+        ),
+    ] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="Local processes of --launch torchrun: one for each GPU.")
-    ] = 2,
+        int | None,
+        typer.Option(
+            min=1, help="Local processes of --launch torchrun; as many as [placement] has trainers, else 2."
+        ),
+    ] = None,
+    stages: Annotated[
+        str | None,
+        typer.Option(help="Of a recipe in stages, those to carry out, such as sft,single; all by default."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run; the recipe's by default.")] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -143,24 +159,60 @@ def train(
     turn_seconds: Annotated[
         float, typer.Option(help="Seconds that a turn takes, for the estimate of a dry run.")
     ] = 5.0,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, help="GPUs of a host, for a dry run; those that are here, if any.")
+    ] = None,
+    gpu_gib: Annotated[
+        float | None, typer.Option(min=1, help="Their memory in GiB, for a dry run; as here, else 80.")
+    ] = None,
 ) -> None:
     """Train a policy by a recipe. A farm is started for the run unless the recipe names one."""
+    overrides = [*(overrides or [])]
+    if stages is not None:
+        overrides.append(f"stages={[name.strip() for name in stages.split(',')]}")
+    if seed is not None:
+        overrides.append(f"seed={seed}")
     if dry_run:
         from guiagent.cli.train.dry_run import dry_run as tell
+        from guiagent.cli.train.dry_run import machine_of
 
-        tell(recipe, overrides or [], turn_seconds)
+        tell(recipe, overrides, machine_of(launch, processes, gpus, gpu_gib, turn_seconds))
         return
     if run is None:
         raise UsageError("say where the run is kept: --run FOLDER")
     from guiagent.cli.train.command import train as start
 
-    start(recipe, run, overrides or [], launch, processes)
+    start(recipe, run, overrides, launch or "process", processes, fork_from)
+
+
+@app.command()
+def demonstrate(
+    run: Annotated[Path, typer.Option(help="Folder; its demonstrations are the store to learn from.")],
+    recipe: Annotated[str, typer.Option(help="Recipe in stages: tasks, devices, policy.")] = "lab",
+    overrides: Overrides = None,
+) -> None:
+    """Have the oracle of a taskset demonstrate its tasks on devices, in the words of a policy."""
+    from guiagent.cli.train.recipes import demonstrate as start
+
+    start(recipe, run, overrides or [])
 
 
 @app.command()
 def compare(
-    presets: Annotated[str, typer.Option(help="Names of algorithms, separated by commas.")],
-    seeds: Annotated[int, typer.Option(min=1, help="Number of runs of each preset.")] = 5,
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Two folders of `guiagent eval` to compare, instead of training."),
+    ] = None,
+    presets: Annotated[
+        str | None, typer.Option(help="Names of algorithms, separated by commas: an arm each.")
+    ] = None,
+    arms: Annotated[
+        str | None,
+        typer.Option(
+            help="TOML file of arms, each a list of overrides of the recipe; or collapse, curricula."
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs of each arm.")] = 5,
     recipe: Annotated[str, typer.Option(help="Recipe that all of them are trained on.")] = "arpo-demo",
     run: Annotated[Path, typer.Option(help="Folder of the runs. Finished runs are not repeated.")] = Path(
         "runs/compare"
@@ -174,11 +226,52 @@ def compare(
     env_steps: Annotated[int | None, typer.Option(min=1, help="Environment steps of every run.")] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Train presets on the same recipe, seeds and environment steps, and report how they differ."""
+    """Train arms of a recipe on the same seeds and environment steps, and report how they differ; or compare
+    two evaluations of the same suite."""
     from guiagent.cli.train.compare import compare as start
 
-    names = [name.strip() for name in presets.split(",") if name.strip()]
-    start(names, seeds, recipe, run, minutes, env_steps, overrides or [])
+    if results:
+        from guiagent.cli.evaluate.stored import compare_results
+
+        if len(results) != 2 or presets is not None or arms is not None:
+            raise UsageError("name two folders of evaluations, or --presets or --arms to train")
+        before, after = results
+        compare_results(before, after, run)
+        return
+    if (presets is None) == (arms is None):
+        raise UsageError("say what is compared: --presets NAMES or --arms FILE")
+    names = [name.strip() for name in (presets or "").split(",") if name.strip()]
+    start(arms if arms is not None else names, seeds, recipe, run, minutes, env_steps, overrides or [])
+
+
+@app.command()
+def watch(
+    run: Annotated[str, typer.Argument(help="Folder of the run, or the URL that it is mirrored to.")],
+    export: Annotated[
+        Path | None, typer.Option(help="Write the page into one file that opens from the disk, and end.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 0,
+    pool: Annotated[
+        str | None,
+        typer.Option(help="Pool whose screens are shown: its address or state folder; the run's by default."),
+    ] = None,
+) -> None:
+    """Serve a page of a run, while it trains and after: curves, health, episodes step by step, screens."""
+    from guiagent.cli.train.watch import watch as serve
+
+    serve(run, port, pool, export)
+
+
+@app.command()
+def replay(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, an evaluation or a trajectory store.")],
+    episode: Annotated[str | None, typer.Option(help="Only the episode with this id.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The page; replay.html in the folder by default.")] = None,
+) -> None:
+    """Write a page of stored episodes: actions on the screens, texts, scores, groups side by side."""
+    from guiagent.cli.evaluate.replay import replay as write
+
+    write(run, episode, out)
 
 
 @app.command()
@@ -200,13 +293,32 @@ def seeds(
 @app.command("eval")
 def evaluate(
     policy: Annotated[
-        str, typer.Option(help="Checkpoint folder, tiny, http://HOST:PORT/v1#MODEL, or a baseline.")
-    ],
+        str | None, typer.Option(help="Checkpoint folder, tiny, http://HOST:PORT/v1#MODEL, or a baseline.")
+    ] = None,
     suite: Annotated[str, typer.Option(help="Suite of frozen tasks and seeds.")] = "miniwob-demo",
+    tasks: Annotated[
+        str | None, typer.Option(help="Only these of its tasks: names or patterns (click-*), with commas.")
+    ] = None,
+    baselines: Annotated[
+        str,
+        typer.Option(
+            help="all: play null, random, random-element and oracle too; none; or the folder of an earlier "
+            "evaluation, whose results of them are shown."
+        ),
+    ] = "all",
     run: Annotated[Path, typer.Option(help="Folder of the results. An interrupted run is continued.")] = Path(
         "runs/eval"
     ),
     episodes: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 50,
+    runs: Annotated[
+        int, typer.Option(min=1, help="Play everything so many times: spread, pass@k and pass^k.")
+    ] = 1,
+    verify: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of an evaluation: play its recorded actions again, say if its figures hold."
+        ),
+    ] = None,
     devices: Annotated[
         int, typer.Option(min=1, max=256, help="Number of devices, and so of episodes at once.")
     ] = 8,
@@ -219,15 +331,22 @@ def evaluate(
 ) -> None:
     """Benchmark a policy on a suite beside the baselines: null, random, random-element and oracle."""
     from guiagent.cli.common.policy import PolicySettings, history_of, load_experiences
+    from guiagent.cli.evaluate.command import chosen
     from guiagent.cli.evaluate.command import evaluate as start
+    from guiagent.cli.evaluate.stored import verify as play_again
 
+    if verify is not None:
+        play_again(verify, devices)
+        return
+    if policy is None:
+        raise UsageError("say who is measured: --policy, or --verify FOLDER")
     settings = PolicySettings(
         temperature=temperature,
         dialect=dialect,
         history=history_of(images),
         experiences=load_experiences(experiences),
     )
-    start(policy, suite, run, episodes, devices, settings)
+    start(policy, chosen(suite, tasks), run, episodes, devices, settings, baselines, runs)
 
 
 @app.command("run")

@@ -65,6 +65,19 @@ def _sandbox() -> str:
     return "agents' files and programs are graded in sandboxes"
 
 
+def _isolation() -> str:
+    from devices.processes import why_no_namespace, why_no_user
+
+    root = os.geteuid() == 0
+    if root and (why := why_no_user()):
+        raise InfrastructureError(f"devices need --allow-unisolated here, and are then run as root: {why}")
+    if why := why_no_namespace():
+        browsers = "browsers lack Chromium's own sandbox" if root else "browsers need --allow-unisolated"
+        raise InfrastructureError(f"no desktop can be started here, and {browsers}: {why}")
+    user = "as a user of its own" if root else f"as user {os.geteuid()}, like this command"
+    return f"each device's programs are run {user}, and can be put into namespaces"
+
+
 def _vm() -> str:
     from devices.drivers.vm.image import built
     from devices.drivers.vm.machine import find
@@ -114,7 +127,8 @@ def _gpu() -> str:
 
     if not torch.cuda.is_available():
         raise InfrastructureError("no CUDA device; the demo does not need one")
-    return torch.cuda.get_device_name(0)
+    count, first = torch.cuda.device_count(), torch.cuda.get_device_properties(0)
+    return f"{count} x {first.name}, {first.total_memory / 2**30:.0f} GiB; [placement] says who has which"
 
 
 def _checkpoint() -> str:
@@ -143,6 +157,7 @@ _CHECKS: tuple[tuple[str, Callable[[], str], bool], ...] = (
     ("memory", _memory, True),
     ("disk", _disk, True),
     ("port", _port, False),
+    ("isolation", _isolation, False),
     ("sandbox", _sandbox, False),
     ("desktop", _device("desktop"), False),
     ("phone", _device("phone"), False),

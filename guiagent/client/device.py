@@ -126,15 +126,18 @@ class LeasedDevice:
     async def fork(self, n: int = 1, *, seed: int = 0) -> list["LeasedDevice"]:
         """Lease `n` more devices with this one's state and grants; all of them or none.
 
-        They are on the same host, which has the snapshot. Raises as `FarmClient.lease_group`.
+        They are on the same host, which has the snapshot. Raises as `FarmClient.lease_group`; UsageError if
+        devices of this kind keep their snapshots to themselves.
         """
+        if "fork" not in self._capabilities.features:
+            raise UsageError(f"a device of kind {self._capabilities.kind!r} cannot be forked")
         name = await self.snapshot()
         siblings = await self._farm.take(
             self._request.model_copy(
                 update={
                     "kind": self._capabilities.kind,
                     "n": n,
-                    "needs": sorted({*self._request.needs, "snapshot"}),
+                    "needs": sorted({*self._request.needs, "fork"}),
                     "device": "",
                     "takeover": False,
                     "near": self._lease,

@@ -141,6 +141,16 @@ class FarmClient:
         """Put a device back into service. For the operator only."""
         await self._mark(device, "restore", "")
 
+    async def approvals(self) -> list[wire.Approval]:
+        """What agents want to do and a guardrail wants approved first. For the operator only."""
+        answer = await self.call("GET", wire.APPROVALS)
+        return msgspec.json.decode(answer.body, type=wire.Approvals).approvals
+
+    async def decide(self, approval: str, *, allow: bool) -> None:
+        """Approve what an agent wants to do, or refuse it. For the operator only."""
+        body = wire.Decision(allow=allow).model_dump_json().encode()
+        await self.call("POST", f"{wire.APPROVALS}/{quote(approval, safe='')}", body)
+
     async def _mark(self, device: str, verb: str, reason: str) -> None:
         body = wire.Reason(reason=reason).model_dump_json().encode()
         await self.call("POST", f"{wire.DEVICES}/{quote(device, safe='')}/{verb}", body)

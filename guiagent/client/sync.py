@@ -71,6 +71,11 @@ class Farm:
         """URL of the page with all screens. It contains the pool's token: treat it as a secret."""
         return self._endpoint.live_url
 
+    @property
+    def client(self) -> FarmClient:
+        """The async client that does the work; its coroutines are for `wait`."""
+        return self._client
+
     def lease(
         self,
         kind: str = "browser",

@@ -49,10 +49,9 @@ class Tunnel:
             self._own(asyncio.current_task())
             try:
                 wire = await self._open()
-            except FaultError:
-                writer.close()
-            else:
                 await _carry(wire, reader, writer)
+            except (FaultError, asyncio.CancelledError):  # a cancelled one would be a traceback of asyncio's
+                writer.close()
 
         server = await asyncio.start_server(accept, "127.0.0.1", 0)
         try:

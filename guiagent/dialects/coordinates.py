@@ -13,6 +13,7 @@ from typing import Literal
 from guiagent.errors import UsageError
 
 Size = tuple[int, int]
+_FITTED_SIDE, _FITTED_PIXELS = 1568, 1_150_000
 
 
 def smart_resize(width: int, height: int, factor: int, min_pixels: int, max_pixels: int) -> Size:
@@ -49,12 +50,15 @@ class CoordinateSpace:
     - `resized`: pixels of the `smart_resize` picture (UI-TARS-1.5, Qwen2.5-VL), by the three numbers.
     - `norm1000`: thousandths of the frame (UI-TARS 1.0, Doubao).
     - `norm999`: the 999x999 screen of Qwen3-VL's prompt.
+    - `frame`: pixels of the frame itself.
+    - `fitted`: pixels of the picture that Anthropic's API makes of larger ones: at most 1,568 a side and
+      1,150,000 in all, the aspect ratio kept.
 
     A pixel converted there and back moves by at most half a unit and a rounding: not at all if the picture is
     the frame or larger, 1 px in `resized` up to 4096 px a side, and `size / 2000 + 0.5` in the normed spaces.
     """
 
-    kind: Literal["resized", "norm1000", "norm999"]
+    kind: Literal["resized", "norm1000", "norm999", "frame", "fitted"]
     factor: int = 28
     min_pixels: int = 4 * 28**2
     max_pixels: int = 16384 * 28**2
@@ -73,6 +77,10 @@ class CoordinateSpace:
                 return 1000, 1000
             case "norm999":
                 return 999, 999
+            case "frame":
+                return size
+            case "fitted":
+                return _fitted(size)
 
     def to_device(self, point: tuple[float, float], size: Size) -> tuple[int, int]:
         """The pixel of the frame at the model's coordinates `point`, clamped to the frame."""
@@ -85,3 +93,16 @@ class CoordinateSpace:
         extent = self.extent(size)
         x, y = (min(max(round(pixel[i] * extent[i] / size[i]), 0), extent[i]) for i in (0, 1))
         return x, y
+
+    def drift(self, size: Size) -> tuple[float, float]:
+        """The most that a pixel moves, along x and y, when it is converted there and back."""
+        x, y = (
+            0.0 if units >= pixels else pixels / units / 2 + 0.5
+            for units, pixels in zip(self.extent(size), size, strict=True)
+        )
+        return x, y
+
+
+def _fitted(size: Size) -> Size:
+    shrink = min(1.0, _FITTED_SIDE / max(size), math.sqrt(_FITTED_PIXELS / (size[0] * size[1])))
+    return max(1, math.floor(size[0] * shrink)), max(1, math.floor(size[1] * shrink))

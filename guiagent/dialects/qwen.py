@@ -1,14 +1,16 @@
-"""Qwen-VL's action language: calls of the tool `computer_use` or `mobile_use`, as JSON in `<tool_call>` tags.
+"""Qwen-VL's action language: calls of the tool `computer_use` or `mobile_use`, in `<tool_call>` tags.
 
 Format: QwenLM/Qwen3-VL, `cookbooks/utils/agent_function_call.py`. Qwen2.5-VL and GUI-Owl count in pixels of
-the `smart_resize` picture; the prompt of Qwen3-VL and GUI-Owl 1.5 says that the screen has 999x999. Text
-around the calls, such as a model's thoughts, is kept and not parsed.
+the `smart_resize` picture; the prompt of Qwen3-VL and GUI-Owl 1.5 says that the screen has 999x999. A call is
+JSON; from Qwen3.5 on it is `<function=NAME>` with a `<parameter=KEY>` for each argument, as in that model's
+chat template. Text around the calls, such as a model's thoughts, is kept and not parsed.
 
 Their tool drags from wherever the pointer is; here every reply is parsed alone, so a drag names both ends.
 """
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -36,10 +38,14 @@ from guiagent.dialects.keys import read_key, write_key
 from guiagent.errors import DialectError
 
 Tool = Literal["computer_use", "mobile_use"]
+Form = Literal["json", "xml"]
 
 MAX_CHARS = 16_384  # of one reply
 MAX_CALLS = 16  # in one reply
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_FUNCTION = re.compile(r"\s*<function=(\w{1,60})>(.*?)(?:</function>\s*)?", re.DOTALL)
+_PARAMETER = re.compile(r"\s*<parameter=(\w{1,60})>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
+_TEXTS = frozenset({"action", "text", "button", "status"})  # arguments that are written as they are
 _LONGEST_S = 60.0
 
 _Coordinate = Annotated[list[float], msgspec.Meta(min_length=2, max_length=4)]
@@ -136,9 +142,12 @@ class QwenTools:
     is parsed even without `evidence`.
     """
 
-    def __init__(self, tool: Tool, space: CoordinateSpace, *, evidence: bool = False) -> None:
+    def __init__(
+        self, tool: Tool, space: CoordinateSpace, form: Form = "json", *, evidence: bool = False
+    ) -> None:
         self.name = tool
         self.space = space
+        self._form = form
         self._unsaid = set() if evidence else {"evidence"}
 
     @property
@@ -171,11 +180,16 @@ class QwenTools:
                 },
             },
         }
+        form, example = (
+            ("JSON", f'{{"name": "{self.name}", "arguments": {{"action": ...}}}}')
+            if self._form == "json"
+            else ("tags", _xml(self.name, {"action": "...", "coordinate": [0, 0]}))
+        )
         return (
             "# Tools\n\nThis function is there to carry out the user's task:\n"
             f"<tools>\n{json.dumps(signature)}\n</tools>\n\n"
-            "Answer every picture of the screen with what you think and then the next call, as JSON:\n"
-            f'{_OPEN}\n{{"name": "{self.name}", "arguments": {{"action": ...}}}}\n{_CLOSE}'
+            f"Answer every picture of the screen with what you think and then the next call, as {form}:\n"
+            f"{_OPEN}\n{example}\n{_CLOSE}"
         )
 
     def prompt(self, instruction: str) -> str:
@@ -196,7 +210,8 @@ class QwenTools:
         if len(calls) > MAX_CALLS:
             raise DialectError(f"the reply has {len(calls)} calls, over the limit of {MAX_CALLS}")
         try:
-            return [self._action(_read(call, self.name), size) for call in calls]
+            read = _read if self._form == "json" else _read_xml
+            return [self._action(read(call, self.name), size) for call in calls]
         except ValidationError as error:
             raise DialectError(f"{error.errors()[0]['msg']} in {_excerpt(text)}") from None
 
@@ -274,6 +289,10 @@ class QwenTools:
         arguments = self._say(action, size)
         if arguments is None or arguments["action"] not in _ACTIONS[self.name]:
             raise DialectError(f"{self.name} has no word for {action!r}")
+        if self._form == "xml":
+            if any("</parameter>" in value for value in arguments.values() if isinstance(value, str)):
+                raise DialectError(f"{self.name} cannot write its own tags in {action!r}"[:200])
+            return f"{_OPEN}\n{_xml(self.name, arguments)}\n{_CLOSE}"
         said = json.dumps({"name": self.name, "arguments": arguments}, ensure_ascii=False)
         return f"{_OPEN}\n{said.replace('<', chr(92) + 'u003c')}\n{_CLOSE}"
 
@@ -331,6 +350,41 @@ def _read(call: str, tool: Tool) -> _Arguments:
     if read.name != tool:
         raise DialectError(f"there is no tool {_excerpt(read.name)}, only {tool}")
     return read.arguments
+
+
+def _read_xml(call: str, tool: Tool) -> _Arguments:
+    function = _FUNCTION.fullmatch(call)
+    if function is None:
+        raise DialectError(f"not a call: {_excerpt(call)}")
+    if function[1] != tool:
+        raise DialectError(f"there is no tool {_excerpt(function[1])}, only {tool}")
+    arguments: dict[str, Any] = {}
+    at = 0
+    while at < len(function[2].rstrip()):
+        found = _PARAMETER.match(function[2], at)
+        if found is None or found[1] in arguments:
+            raise DialectError(f"not an argument, or one twice: {_excerpt(function[2][at:])}")
+        arguments[found[1]] = found[2] if found[1] in _TEXTS else _json(found[2])
+        at = found.end()
+    try:
+        return msgspec.convert(arguments, _Arguments)
+    except msgspec.ValidationError as error:
+        raise DialectError(f"not a call ({str(error)[:80]!r}): {_excerpt(call)}") from None
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        raise DialectError(f"not JSON: {_excerpt(text)}") from None
+
+
+def _xml(tool: str, arguments: dict[str, Any]) -> str:
+    said = "\n".join(
+        f"<parameter={name}>\n{value if name in _TEXTS else json.dumps(value)}\n</parameter>"
+        for name, value in arguments.items()
+    )
+    return f"<function={tool}>\n{said}\n</function>"
 
 
 def _one_of(allowed: Sequence[str] | dict[str, str], given: str | None) -> str:

@@ -39,12 +39,14 @@ finished(content='', evidence=[1,2]) # the task is done; content is the answer, 
 evidence are the numbers of the pictures that prove it, counted from 1 for the first one: the fewest that \
 do, three at most
 """
+_IN_PIXELS = "(x,y) is a place in the picture, in its pixels."
+_IN_THOUSANDTHS = "(x,y) is a place in the picture, in thousandths of its width and height."
 _PREAMBLE = f"""\
 You operate the device whose screen each picture shows, to carry out the task below. Answer every picture with
 Thought: why the next step helps, in a sentence
 Action: one call from the list, or several with a blank line between them
 
-(x,y) is a place in the picture, in its pixels. The calls:
+{_IN_PIXELS} The calls:
 click(start_box='(x,y)')
 left_double(start_box='(x,y)')
 right_single(start_box='(x,y)')
@@ -106,7 +108,8 @@ _Value = str | float | list[float]
 
 
 class UiTars:
-    """The dialect of UI-TARS-1.5 and of the small policy; they differ in the size of a patch.
+    """The dialect of UI-TARS-1.5 and of the small policy, which differ in the size of a patch, and of UI-TARS
+    1.0, whose `space` is thousandths of the picture.
 
     `factor` is the side of a visual token in pixels (28 for UI-TARS-1.5, which is a Qwen2.5-VL). With
     `evidence` the prompt asks for the pictures that prove the outcome. That argument is our addition; it is
@@ -117,10 +120,14 @@ class UiTars:
     system = ""
     preamble: str = _PREAMBLE
 
-    def __init__(self, factor: int = 28, *, evidence: bool = False) -> None:
-        self.space = CoordinateSpace.resized(factor)
+    def __init__(
+        self, factor: int = 28, space: CoordinateSpace | None = None, *, evidence: bool = False
+    ) -> None:
+        self.space = space or CoordinateSpace.resized(factor)
+        if self.space.kind == "norm1000":
+            self.preamble = self.preamble.replace(_IN_PIXELS, _IN_THOUSANDTHS)
         if evidence:
-            self.preamble = _PREAMBLE.replace(_FINISHED, _PROVED)
+            self.preamble = self.preamble.replace(_FINISHED, _PROVED)
 
     def prompt(self, instruction: str) -> str:
         """`preamble`, the same for every task, and then the instruction as the last characters."""

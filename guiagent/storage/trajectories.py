@@ -1,16 +1,11 @@
 """The trajectory store: a folder of append-only log segments that survives being killed at any instant.
 
-A segment `segment-000001.log` is a sequence of entries, each a header and a payload. The header is
-little-endian: the marker `GTJ1`, the kind (u8), the payload's length (u32), and its xxh3-64 seeded with the
-kind (u64). A frame's payload is the xxh3-128 of its bytes and the bytes; a trajectory's is a msgpack
-`Trajectory`, and all its frames are stored before it. A trajectory is committed once its entry is synced;
-until then it does not exist.
+A trajectory is committed once its entry (see `guiagent.storage.segments`) is synced; until then it does not
+exist.
 """
 
 import fcntl
 import os
-import re
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Lock
@@ -20,15 +15,20 @@ import msgspec
 import xxhash
 
 from guiagent.errors import InfrastructureError, UsageError
+from guiagent.storage.segments import (
+    FRAME,
+    HASH_BYTES,
+    HEADER,
+    MARKER,
+    SEGMENT,
+    TRAJECTORY,
+    entry,
+    segment_name,
+    valid,
+)
 from guiagent.types import Trajectory
 
 SEGMENT_BYTES = 64 * 2**20
-
-_MARKER = b"GTJ1"
-_HEADER = struct.Struct("<4sBIQ")
-_FRAME, _TRAJECTORY = 1, 2
-_HASH_BYTES = 16
-_SEGMENT = re.compile(r"segment-[0-9]{6}\.log")
 
 _decode = msgspec.msgpack.Decoder(Trajectory).decode
 
@@ -140,7 +140,7 @@ class TrajectoryStore:
             return pending
         if place is None:
             raise KeyError(hash)
-        data = _payload(place)[_HASH_BYTES:]
+        data = _payload(place)[HASH_BYTES:]
         if xxhash.xxh3_128_hexdigest(data) != hash:
             _damaged(place.segment, place.offset, "a frame's bytes have changed")
         return data
@@ -169,16 +169,14 @@ class TrajectoryStore:
             with self._index:
                 frames = dict(self._pending)
                 self._refuse(trajectories)
-            entries = [_entry(_FRAME, bytes.fromhex(hash) + data) for hash, data in frames.items()]
-            entries += [
-                _entry(_TRAJECTORY, msgspec.msgpack.encode(trajectory)) for trajectory in trajectories
-            ]
+            entries = [entry(FRAME, bytes.fromhex(hash) + data) for hash, data in frames.items()]
+            entries += [entry(TRAJECTORY, msgspec.msgpack.encode(trajectory)) for trajectory in trajectories]
             segment, offset = self._append(b"".join(entries))
 
             places = []
-            for entry in entries:
-                places.append(_Place(segment, offset + _HEADER.size, len(entry) - _HEADER.size))
-                offset += len(entry)
+            for written in entries:
+                places.append(_Place(segment, offset + HEADER.size, len(written) - HEADER.size))
+                offset += len(written)
             with self._index:
                 self._frames.update(zip(frames, places, strict=False))
                 self._pending = {hash: data for hash, data in self._pending.items() if hash not in frames}
@@ -225,7 +223,7 @@ class TrajectoryStore:
             os.ftruncate(self._file, self._end)
 
     def _segment(self, number: int) -> Path:
-        return self.root / f"segment-{number:06d}.log"
+        return self.root / segment_name(number)
 
     def _start_segment(self, number: int) -> None:
         """Switch to segment `number`; its name is on the disk before anything is written to it."""
@@ -253,7 +251,7 @@ class TrajectoryStore:
                     f"another process is writing to {self.root}: stop it, or use another folder"
                 ) from None
         # Not by glob, which takes an unreadable folder for an empty one: commits would begin anew.
-        segments = sorted(self.root / name for name in os.listdir(self.root) if _SEGMENT.fullmatch(name))
+        segments = sorted(self.root / name for name in os.listdir(self.root) if SEGMENT.fullmatch(name))
         end = 0
         for number, segment in enumerate(segments, 1):
             if segment != self._segment(number):
@@ -275,55 +273,25 @@ class TrajectoryStore:
         """
         data = segment.read_bytes()
         offset = 0
-        while (payload := _valid(data, offset)) is not None:
-            place = _Place(segment, offset + _HEADER.size, len(payload))
-            if data[offset + len(_MARKER)] == _FRAME:
-                self._frames[bytes(payload[:_HASH_BYTES]).hex()] = place
+        while (payload := valid(data, offset)) is not None:
+            place = _Place(segment, offset + HEADER.size, len(payload))
+            if data[offset + len(MARKER)] == FRAME:
+                self._frames[bytes(payload[:HASH_BYTES]).hex()] = place
             else:
                 try:
                     self._ids[_decode_id(payload).id] = None
                 except msgspec.DecodeError as error:
                     _damaged(segment, offset, f"no trajectory of this version: {error}")
                 self._trajectories.append(place)
-            offset += _HEADER.size + len(payload)
+            offset += HEADER.size + len(payload)
         if offset < len(data) and not is_last:
             _damaged(segment, offset, "an entry is damaged")
-        later = data.find(_MARKER, offset + 1)
+        later = data.find(MARKER, offset + 1)
         while later >= 0:
-            if _valid(data, later) is not None:
+            if valid(data, later) is not None:
                 _damaged(segment, offset, "an entry before the last is damaged")
-            later = data.find(_MARKER, later + 1)
+            later = data.find(MARKER, later + 1)
         return offset
-
-
-def _entry(kind: int, payload: bytes) -> bytes:
-    checksum = xxhash.xxh3_64_intdigest(payload, seed=kind)
-    return _HEADER.pack(_MARKER, kind, len(payload), checksum) + payload
-
-
-def _valid(data: bytes, offset: int) -> memoryview | None:
-    """The payload of the entry at `offset`; None if no whole, undamaged entry begins there."""
-    if offset + _HEADER.size > len(data):
-        return None
-    marker, kind, length, checksum = _HEADER.unpack_from(data, offset)
-    payload = memoryview(data)[offset + _HEADER.size :][:length]
-    if marker != _MARKER or kind not in (_FRAME, _TRAJECTORY) or len(payload) != length:
-        return None
-    return payload if xxhash.xxh3_64_intdigest(payload, seed=kind) == checksum else None
-
-
-def whole_entries(segment: Path, offset: int) -> int:
-    """The number of bytes of whole entries in a segment from `offset` on, where an entry begins.
-
-    What follows them is a commit in progress, or a torn one.
-    """
-    with segment.open("rb") as file:
-        file.seek(offset)
-        data = file.read()
-    end = 0
-    while (payload := _valid(data, end)) is not None:
-        end += _HEADER.size + len(payload)
-    return end
 
 
 def _payload(place: _Place) -> bytes:

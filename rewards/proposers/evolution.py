@@ -12,7 +12,7 @@ from statistics import fmean
 import msgspec
 from msgspec.structs import replace
 
-from rewards.curriculum import band
+from rewards.curriculum import within_band
 from rewards.proposers.types import Exam, Outcome, Proposal, ProposalContext
 
 PASS = 0.7  # mean success over an exam's tasks that passes the phase
@@ -119,4 +119,4 @@ def is_kept(estimate: float | None) -> bool:
     The caller estimates, by a critic as WebRL does or by a progress estimator. A task without an estimate is
     kept: its trials decide.
     """
-    return estimate is None or band(estimate) > 0
+    return estimate is None or within_band(estimate)

@@ -3,33 +3,29 @@
 Every subject runs in a process of its own: one that fails, hangs or dies is a row that says so, and the rest
 goes on. A run of all of them writes runs/bench/results.json and figures.md subject by subject; `--resume`
 goes on where it was interrupted, `--publish FILE` puts its tables into a page. With `--only` the files are
-only.json and only.md. Exits with 1 where a goal was missed or a subject failed.
+only.json and only.md. Exits with 1 where a goal was missed or a subject failed. A GPU is measured by
+`python -m tests.bench.gpu`.
 """
 
 import argparse
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from rich.console import Console
 
 from guiagent.errors import UsageError
 from tests.bench import results
-from tests.bench.results import Results, Subject, shown
+from tests.bench.processes import measured
+from tests.bench.results import Results, Subject, shown, spread
 from tests.bench.rows import Row, current_commit
 
 SUBJECTS = (
     *("startup", "freshness", "reset", "stepping", "pool", "leases", "readiness", "memory", "desktop", "vm"),
-    *("engine", "training", "gpu", "asynchrony", "judge"),
+    *("lab", "engine", "loop", "training", "resume", "checkpoints", "asynchrony", "judge"),
 )
 _LIMIT_S = 1800.0  # for one subject, its peers' installation and a VM's first boot included
-# As `make` sets them: threads that spin while they wait slow down whatever else there is to measure.
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def main() -> int:
@@ -70,7 +66,7 @@ def _run(
 ) -> int:
     found = Results(results.machine(), kept)
     done = {subject.name for subject in kept}
-    heads = f"{'ours':>8} {'peer':>8} {'ratio':>7} {'limit':>8}  {'goal':20} load"
+    heads = f"{'ours':>8} {'peer':>8} {'ratio':>7} {'over rounds':>14} {'limit':>8}  {'goal':20} load"
     console.print(f"{'':76} {heads}", soft_wrap=True)
     for name in subjects:
         if name in done:
@@ -96,41 +92,21 @@ def _run(
 
 def _measure(subject: Subject, console: Console) -> str:
     """Fill in the subject's rows as its process finds them; why it came to no good end, or ""."""
-    reading, writing = os.pipe()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.subject", subject.name, str(subject.rounds), str(writing)],
-        env=_ENVIRONMENT | os.environ,
-        pass_fds=(writing,),
-        start_new_session=True,
-    )
-    os.close(writing)
-    previous = signal.signal(signal.SIGALRM, lambda *_: os.killpg(child.pid, signal.SIGKILL))
-    signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
-    began = time.monotonic()
-    try:
-        with os.fdopen(reading, "rb") as lines:
-            for line in lines:
-                row = msgspec.json.decode(line, type=Row)
-                subject.rows.append(row)
-                console.print(_line(row), soft_wrap=True)
-        code = child.wait()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGTERM)
-            child.wait()
-    if code and time.monotonic() - began >= _LIMIT_S:
-        return f"not done within {_LIMIT_S:.0f} s"
-    return f"ended with {code}; what it said is above" if code else ""
+
+    def keep(row: Row) -> None:
+        subject.rows.append(row)
+        console.print(_line(row), soft_wrap=True)
+
+    command = [sys.executable, "-m", "tests.bench.subject", subject.name, str(subject.rounds)]
+    return measured(command, [], _LIMIT_S, keep)
 
 
 def _line(row: Row) -> str:
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}x"
-    figures = f"{shown(row.ours):>8} {shown(row.peer):>8} {ratio:>7} {shown(row.limit):>8}  {row.goal:20}"
+    figures = f"{shown(row.ours):>8} {shown(row.peer):>8} {ratio:>7} {spread(row):>14} {shown(row.limit):>8}"
     colour = {"yes": "green", "no": "red", "failed": "red"}.get(row.verdict.split(",")[0], "yellow")
     what = f"{row.name}, {row.unit}" if row.unit else row.name
-    return f"{what:76} {figures} {row.load:>4.1f}  [{colour}]{row.verdict}[/] {row.note}"
+    return f"{what:76} {figures}  {row.goal:20} {row.load:>4.1f}  [{colour}]{row.verdict}[/] {row.note}"
 
 
 if __name__ == "__main__":

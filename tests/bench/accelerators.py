@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tests.bench.small_vlm import forget_peak, peak_mb
+
 
 class Peak(NamedTuple):
     """Of NVIDIA's data sheets: without sparsity, and with sums in float32."""
@@ -66,6 +68,19 @@ def finished(device: torch.device) -> None:
     """Waits for what the device still has to do."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def reset_peak(device: torch.device) -> None:
+    """Forget the peak so far: `peak_bytes` is then of what follows, with what is held already."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        forget_peak()
+
+
+def peak_bytes(device: torch.device) -> float:
+    """The most that tensors held on the device; on a CPU, what the process held."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_mb() * 2**20
 
 
 def _repeat(times: int, work: Callable[[], Tensor]) -> None:

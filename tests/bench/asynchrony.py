@@ -306,7 +306,7 @@ async def _train(
                     break
                 staleness += [float(group.staleness) for group in groups]
                 await asyncio.sleep(learn_s * SIZE * len(groups))
-                await publisher.publish({}, step + 1)
+                await publisher.publish(dict, step + 1)
             seconds = time.monotonic() - began
             await publisher.settle()
         finally:

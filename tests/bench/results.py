@@ -18,7 +18,6 @@ class Files(NamedTuple):
 
 WHOLE = Files(Path("runs/bench/results.json"), Path("runs/bench/figures.md"))
 ONLY = Files(Path("runs/bench/only.json"), Path("runs/bench/only.md"))  # of some subjects
-_BEGIN, _END = "<!-- figures -->", "<!-- /figures -->"
 
 
 class Subject(msgspec.Struct):
@@ -69,14 +68,15 @@ def write(results: Results, files: Files) -> None:
         path.with_suffix(".new").replace(path)
 
 
-def publish(results: Results, page: Path) -> None:
-    """Put the tables between the page's markers. Raises UsageError where it has none."""
+def publish(results: Results, page: Path, place: str = "figures") -> None:
+    """Put the tables between the page's markers of this name. Raises UsageError where it has none."""
+    opening, closing = f"<!-- {place} -->", f"<!-- /{place} -->"
     text = page.read_text()
-    before, begin, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
+    before, begin, rest = text.partition(opening)
+    _, end, after = rest.partition(closing)
     if not begin or not end:
-        raise UsageError(f"{page} has no {_BEGIN} and {_END} to put the tables between")
-    page.write_text(f"{before}{_BEGIN}\n{markdown(results)}{_END}{after}")
+        raise UsageError(f"{page} has no {opening} and {closing} to put the tables between")
+    page.write_text(f"{before}{opening}\n{markdown(results)}{closing}{after}")
 
 
 def markdown(results: Results) -> str:
@@ -90,8 +90,8 @@ def markdown(results: Results) -> str:
         lines += [
             f"**{subject.name}** ({subject.seconds:.0f} s, rounds: {subject.rounds})",
             "",
-            "| what | ours | peer | ratio | limit | goal | holds | load |",
-            "|---|---|---|---|---|---|---|---|",
+            "| what | ours | peer | ratio | over rounds | limit | goal | holds | load |",
+            "|---|---|---|---|---|---|---|---|---|",
             *map(_line, subject.rows),
             "",
         ]
@@ -101,8 +101,17 @@ def markdown(results: Results) -> str:
 def _line(row: Row) -> str:
     what = f"{row.name}, {row.unit}" + (f" ({row.note})" if row.note else "")
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}x"
-    cells = [what, shown(row.ours), shown(row.peer), ratio, shown(row.limit), row.goal, row.verdict]
+    cells = [what, shown(row.ours), shown(row.peer), ratio, spread(row), shown(row.limit), row.goal]
+    cells.append(row.verdict)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in [*cells, f"{row.load:.1f}"]) + " |"
+
+
+def spread(row: Row) -> str:
+    """The least and the greatest over the rounds: "2.41-2.77x" of a ratio, "9.1-9.9" of a figure alone."""
+    if row.spread is None:
+        return ""
+    least, most = row.spread
+    return f"{shown(least)}-{shown(most)}" if row.ratio is None else f"{least:.2f}-{most:.2f}x"
 
 
 def shown(figure: float | None) -> str:

@@ -3,7 +3,7 @@
 import math
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from statistics import median
@@ -46,6 +46,8 @@ class Row(msgspec.Struct, kw_only=True):
 
     A `limit` is what this machine can do at best, measured in the same run: an fsync, an empty request, a
     bare browser's start. `slack` says how many times worse the figure could be and still reach its goal.
+    `spread` holds the least and the greatest over the rounds: of the ratio, round by round, where there is
+    one, else of ours.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Row(msgspec.Struct, kw_only=True):
     ours: float | None = None
     peer: float | None = None
     ratio: float | None = None
+    spread: tuple[float, float] | None = None  # None: one round says nothing of it
     limit: float | None = None
     goal: str = "reported"
     holds: bool | None = None  # None: could not be told, because something is missing
@@ -79,7 +82,9 @@ def against(name: str, unit: str, ours: Arm, peer: Arm, times: float, *, less: b
         return absent
     mine, theirs = median(ours.figures), median(peer.figures)
     ratio = theirs / mine if less else mine / theirs
-    return _judged(Row(name=name, unit=unit, ours=mine, peer=theirs, ratio=ratio, goal=goal), ratio / times)
+    row = Row(name=name, unit=unit, ours=mine, peer=theirs, ratio=ratio, goal=goal)
+    row.spread = _spread(_ratios(ours, peer, less=less))
+    return _judged(row, ratio / times)
 
 
 def within(name: str, unit: str, ours: Arm, limit: Arm, times: float, *, less: bool = True) -> Row:
@@ -89,7 +94,8 @@ def within(name: str, unit: str, ours: Arm, limit: Arm, times: float, *, less: b
         return absent
     mine, best = median(ours.figures), median(limit.figures)
     worse = mine / best if less else best / mine
-    return _judged(Row(name=name, unit=unit, ours=mine, limit=best, goal=goal), times / worse)
+    row = Row(name=name, unit=unit, ours=mine, spread=_spread(ours.figures), limit=best, goal=goal)
+    return _judged(row, times / worse)
 
 
 def at_least(name: str, unit: str, ours: Arm, least: float) -> Row:
@@ -98,7 +104,8 @@ def at_least(name: str, unit: str, ours: Arm, least: float) -> Row:
     if absent := _absent(name, unit, goal, ours):
         return absent
     mine = median(ours.figures)
-    return _judged(Row(name=name, unit=unit, ours=mine, goal=goal), mine / least)
+    row = Row(name=name, unit=unit, ours=mine, spread=_spread(ours.figures), goal=goal)
+    return _judged(row, mine / least)
 
 
 def at_most(name: str, unit: str, ours: Arm, most: float) -> Row:
@@ -107,7 +114,7 @@ def at_most(name: str, unit: str, ours: Arm, most: float) -> Row:
     if absent := _absent(name, unit, goal, ours):
         return absent
     mine = median(ours.figures)
-    row = Row(name=name, unit=unit, ours=mine, goal=goal)
+    row = Row(name=name, unit=unit, ours=mine, spread=_spread(ours.figures), goal=goal)
     if mine and most:
         return _judged(row, most / mine)
     row.holds = mine <= most
@@ -119,10 +126,12 @@ def reported(name: str, unit: str, ours: Arm, peer: Arm | None = None, *, limit:
     if absent := _absent(name, unit, "reported", ours):
         return absent
     mine = median(ours.figures)
-    row = Row(name=name, unit=unit, ours=mine, holds=True)
+    row = Row(name=name, unit=unit, ours=mine, spread=_spread(ours.figures), holds=True)
     if peer is not None and peer.figures:
         row.peer = median(peer.figures)
-        row.ratio = mine / row.peer if row.peer else None
+        if all(peer.figures):
+            row.ratio = mine / row.peer
+            row.spread = _spread(_ratios(ours, peer))
     if limit is not None and limit.figures:
         row.limit = median(limit.figures)
     return row
@@ -132,6 +141,16 @@ def noted(row: Row, note: str) -> Row:
     """The row with one note more."""
     row.note = "; ".join(filter(None, (row.note, note)))
     return row
+
+
+def _ratios(ours: Arm, peer: Arm, *, less: bool = False) -> list[float]:
+    """How many times better ours is in each round, in which both took their turn."""
+    pairs = zip(ours.figures, peer.figures, strict=False)
+    return [theirs / mine if less else mine / theirs for mine, theirs in pairs]
+
+
+def _spread(figures: Sequence[float]) -> tuple[float, float] | None:
+    return (min(figures), max(figures)) if len(figures) > 1 else None
 
 
 def _judged(row: Row, slack: float) -> Row:
@@ -144,8 +163,9 @@ def _absent(name: str, unit: str, goal: str, ours: Arm, other: Arm | None = None
     if ours.missing:
         return Row(name=name, unit=unit, goal=goal, note=f"missing: {ours.missing}")
     if other is not None and other.missing:
-        mine = median(ours.figures)
-        return Row(name=name, unit=unit, ours=mine, goal=goal, note=f"peer missing: {other.missing}")
+        note = f"peer missing: {other.missing}"
+        mine, spread = median(ours.figures), _spread(ours.figures)
+        return Row(name=name, unit=unit, ours=mine, spread=spread, goal=goal, note=note)
     return None
 
 

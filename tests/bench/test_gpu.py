@@ -1,52 +1,99 @@
-"""The GPU benchmark: all of it at a tiny size on the CPU, and the arithmetic of its bounds."""
+"""The GPU benchmark: rehearsed at a tiny size on the CPU, its sizes on the meta device, and its bounds."""
 
-import math
-from typing import Any
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
+from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-from tests.bench import gpu
+from tests.bench import results
 from tests.bench.accelerators import peak_of
-from tests.bench.rows import Arm, reported
+from tests.bench.gpu import __main__ as gpu
+from tests.bench.gpu import rollouts, scale, stages
+from tests.bench.results import Files
+from tests.bench.rows import Arm, Row, reported
 from training.model.flops import Work
-from training.tiny import model as tiny
 
 
-def test_all_of_it_runs_at_a_tiny_size() -> None:
-    config: Any = tiny.make_model(tiny.make_tokenizer(["x"])).config
-    config.text_config.vocab_size = 2048
-    scale = gpu.Scale(
-        config,
-        screen=(96, 64),
-        turns=(4,),
-        window=2,
-        tokens=6,
-        trajectories=2,
-        batch_tokens=400,
-        episodes=(3,),
-        decoded=4,
-        matrix=64,
-        copied=2**16,
+@pytest.fixture(scope="module")
+def machine() -> scale.Machine:
+    return scale.Machine.measured(rehearsed=True)
+
+
+def verdicts(rows: Iterator[Row]) -> dict[str, str]:
+    found = {row.name: row for row in rows}
+    assert all(row.ours is not None for row in found.values())
+    return {name: row.verdict for name, row in found.items()}
+
+
+@pytest.mark.parametrize("name", ["limits", "references", "training, 2B", "training, 8B", "rollouts, 2B"])
+def test_a_stage_is_rehearsed_to_its_end(machine: scale.Machine, name: str) -> None:
+    found = verdicts(stages.STAGES[name].measure(machine, True))
+    assert len(found) >= 2
+    assert all(verdict.startswith("yes") or verdict == "no verdict" for verdict in found.values()), found
+
+
+def test_all_stages_fit_into_one_call() -> None:
+    assert sum(stage.seconds for stage in stages.STAGES.values()) <= 12 * 60  # more than they are to take
+    assert list(stages.STAGES)[:3] == ["limits", "tests", "references"]
+
+
+def test_what_was_measured_stands_in_the_file_when_the_time_is_over(tmp_path: Path) -> None:
+    files = Files(tmp_path / "gpu.json", tmp_path / "gpu.md")
+    deadline = time.monotonic() + 0.05
+    code = gpu.carry_out(["limits", "loop"], files, deadline, Console(quiet=True), True)
+    assert code == 1
+    cut, never = results.read(files).subjects
+    assert "not done within" in cut.rows[-1].note
+    assert [row.note for row in never.rows] == ["the time of the call was over"]
+    page = tmp_path / "figures.md"
+    page.write_text(f"<!-- {gpu.PLACE} -->\n<!-- /{gpu.PLACE} -->\n")
+    results.publish(results.read(files), page, gpu.PLACE)
+    assert "gpu: limits" in page.read_text()
+
+
+def test_without_a_gpu_it_says_so_in_a_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.gpu"],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
-    found = {row.name: row for row in gpu.measured(scale, torch.device("cpu"), "NVIDIA H100 80GB HBM3", 1)}
-    assert len(found) == 8
-    assert all(row.holds and row.ours is not None and math.isfinite(row.ours) for row in found.values())
-    # Decoding is a difference of two times, and of so few tokens it may be anything.
-    assert all(row.ours for name, row in found.items() if "decoding" not in name)
-    assert found["NVIDIA H100 80GB HBM3: products (limit: data sheet)"].limit == 989
+    assert done.returncode == 2
+    assert done.stderr.startswith("no GPU here") and done.stderr.count("\n") == 1
 
 
-def test_the_model_of_the_benchmark_has_two_billion_weights() -> None:
-    from transformers import Qwen3VLForConditionalGeneration
-
+@pytest.mark.parametrize(
+    ("config", "least", "most", "kv"),
+    [
+        (scale.qwen3_vl_2b(), 2.1e9, 2.2e9, 114_688),
+        (scale.qwen3_vl_8b(), 8.7e9, 8.8e9, 147_456),
+        (scale.policy_100m(), 0.08e9, 0.12e9, 12_288),
+    ],
+)
+def test_the_models_are_as_large_as_they_are_called(
+    config: Qwen3VLConfig, least: float, most: float, kv: int
+) -> None:
     with torch.device("meta"):
-        model = Qwen3VLForConditionalGeneration(gpu.qwen3_vl_2b())
-    assert 2.1e9 < sum(p.numel() for p in model.parameters()) < 2.2e9
-    assert 110_000 < gpu._kv_bytes(model) / 2 * (2 if model.dtype == torch.bfloat16 else 1) < 120_000
-    work = Work.of(model)
-    assert 1.3e9 < work.token < 1.5e9  # the rest is the vocabulary and the vision tower
-    assert work.head == 151_936 * 2048
+        model = Qwen3VLForConditionalGeneration(config).bfloat16()
+    assert least < sum(p.numel() for p in model.parameters()) < most
+    assert rollouts.kv_bytes(model) == kv
+    assert Work.of(model).head == config.text_config.vocab_size * config.text_config.hidden_size
+
+
+@pytest.mark.parametrize("name", sorted(scale.SCALES))
+def test_an_episode_of_full_hd_screens_fits_into_a_pass(name: str) -> None:
+    sizes = scale.SCALES[name]
+    screens = max(layout.window for layout in sizes.layouts)
+    a_screen = (1920 // 32) * (1088 // 32)
+    assert screens * (a_screen + sizes.tokens + 32) + 512 <= sizes.batch_tokens
 
 
 @pytest.mark.parametrize(

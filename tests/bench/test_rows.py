@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.bench.peers import PeerMissing
-from tests.bench.rows import Arm, Row, against, at_least, at_most, interleave, noted, within
+from tests.bench.rows import Arm, Row, against, at_least, at_most, interleave, noted, reported, within
 
 
 def saying(*figures: float, order: list[float]) -> Callable[[], float]:
@@ -30,6 +30,22 @@ def test_a_ratio_says_how_many_times_better_also_where_less_is() -> None:
     ours, peer = Arm.of(50.0), Arm.of(150.0)
     assert against("memory", "MB", ours, peer, 2, less=True).ratio == 3
     assert against("steps", "1/s", ours, peer, 2).ratio == 1 / 3
+
+
+def test_the_spread_is_that_of_the_ratio_in_each_round() -> None:
+    """Not of the greatest of one arm over the least of the other, which no round was."""
+    ours, peer = Arm.of(20.0, 90.0, 30.0), Arm.of(2.0, 3.0, 9.0)
+    assert against("step", "1/s", ours, peer, 2).spread == (30 / 9, 30)
+    assert against("memory", "MB", ours, peer, 2, less=True).spread == (1 / 30, 9 / 30)
+    assert reported("step", "1/s", ours, peer).spread == (30 / 9, 30)
+
+
+def test_a_figure_alone_has_its_own_spread_and_one_round_has_none() -> None:
+    ours, limit = Arm.of(3.0, 1.0, 2.0), Arm.of(1.0, 1.0, 1.0)
+    found = [within("a", "s", ours, limit, 5), at_least("a", "s", ours, 1), at_most("a", "s", ours, 9)]
+    gone = against("a", "s", ours, Arm.of(missing="not here"), 2)
+    assert [row.spread for row in [*found, reported("a", "s", ours), gone]] == 5 * [(1.0, 3.0)]
+    assert against("a", "s", Arm.of(2.0), Arm.of(1.0), 2).spread is None
 
 
 def test_a_missing_peer_is_no_verdict_and_is_asked_once() -> None:

@@ -45,10 +45,12 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """With a farm of three simulated devices behind it."""
+    """With a farm of three simulated devices behind it, on which somebody has to approve a reboot."""
     shell = Shell(tmp_path_factory.mktemp("home"))
+    rules = tmp_path_factory.mktemp("rules") / "guarded.toml"
+    rules.write_text('[[guardrails.approve]]\nname = "reboots"\nactions = ["exec"]\ntext = ["reboot"]\n')
     farm = subprocess.Popen(
-        [sys.executable, "-m", "guiagent.cli", "up", "sim=3", "--port", "0"],
+        [sys.executable, "-m", "guiagent.cli", "up", "sim=3", "--port", "0", "--config", str(rules)],
         env=shell.environment,
         stdout=subprocess.DEVNULL,
     )
@@ -96,6 +98,32 @@ def test_a_device_is_put_out_of_service_and_back(shell: Shell) -> None:
     while "drained" not in shell.says("ps"):
         assert time.monotonic() < give_up
     shell.says("restore", "sim-2")
+
+
+def test_somebody_approves_what_an_agent_waits_for(shell: Shell) -> None:
+    device = shell.says("lease", "sim", "--grant", "shell").strip()
+
+    def decided(*words: str) -> tuple[int, str]:
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "guiagent.cli", "exec", device, "echo", "reboot \x1b[2J"],
+            env=shell.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        give_up = time.monotonic() + 30
+        while not (waiting := shell.says("approvals")):
+            assert time.monotonic() < give_up and agent.poll() is None
+        wish, of, *_ = waiting.split()
+        assert of == device and "reboots: " in waiting and "exec echo" in waiting and "\x1b" not in waiting
+        shell.says("approve", wish, *words)
+        said, _ = agent.communicate(timeout=30)
+        return agent.returncode, said
+
+    assert decided() == (0, "reboot \x1b[2J\n")
+    assert decided("--refuse") == (2, "guiagent: a person refused it: reboots\n")
+    assert "nothing that is called 'x' waits" in shell("approve", "x").stderr
+    shell.says("release", device)
 
 
 @pytest.mark.parametrize(

@@ -268,6 +268,23 @@ async def test_a_killed_phone_or_browser_is_a_typed_fault_and_leaves_nothing(
     assert (await device.health()).ok  # its neighbour
 
 
+def dying_browser(folder: Path) -> Path:
+    browser = folder / "headless_shell"
+    browser.write_text("#!/bin/sh\nkill -9 $$\n")
+    browser.chmod(0o755)
+    folder.chmod(0o755)  # for a device's own user
+    return browser
+
+
+async def test_a_browser_that_dies_at_the_start_is_a_fault_after_which_the_pool_tries_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GUIAGENT_CHROMIUM", str(dying_browser(tmp_path)))
+    with pytest.raises(FaultError, match=r"the browser process ended \(signal 9\)") as caught:
+        await phone.start(PhoneConfig(width=WIDTH, height=HEIGHT))
+    assert (caught.value.fault.code, caught.value.fault.retryable) == ("start_failed", True)
+
+
 async def test_an_adb_server_that_dies_mid_step_leaves_an_unknown_outcome_and_no_second_tap(
     device: AndroidDevice,
 ) -> None:

@@ -75,7 +75,12 @@ def profiles() -> list[Path]:
 
 
 def renderers(group: int) -> list[int]:
-    return [pid for pid in members(group) if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = []
+    for pid in members(group):
+        with contextlib.suppress(FileNotFoundError):  # it ended meanwhile, as helpers of a start do
+            if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 # -- what is left, and what is missing -----------------------------------------------------------------------

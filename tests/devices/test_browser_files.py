@@ -1,6 +1,8 @@
 """Files of a real browser: what is put on the device, what pages are given, and what they send."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,19 @@ async def test_a_question_for_files_is_left_by_doing_something_else(device: Brow
         await act(device, Click(x=50, y=50), leave, Click(x=50, y=200))
         written = await act(device, Type(text="words"))
         assert written.action_error is None
+        assert await ask(device, "field.value") == "words"
+
+
+@in_module
+async def test_a_question_that_comes_late_is_left_as_well(device: BrowserDevice) -> None:
+    for leave in (KeyChord(keys=("Escape",)), Click(x=50, y=200)):
+        await device.reset(0, ONE, PNG)
+        late = partial(asyncio.get_running_loop().call_later, 0.1, device._page._ask_for_files)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(device._page, "_ask_for_files", late)
+            left = await act(device, Click(x=50, y=50), leave, Click(x=50, y=200))
+        assert left.action_error is None
+        assert (await act(device, Type(text="words"))).action_error is None
         assert await ask(device, "field.value") == "words"
 
 

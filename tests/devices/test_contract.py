@@ -7,7 +7,15 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
-from devices.config import AnyDeviceConfig, BrowserConfig, DesktopConfig, PhoneConfig, SimConfig, VmConfig
+from devices.config import (
+    AnyDeviceConfig,
+    BrowserConfig,
+    DesktopConfig,
+    LabConfig,
+    PhoneConfig,
+    SimConfig,
+    VmConfig,
+)
 from devices.drivers import DRIVERS, HostedDevice
 from guiagent.actions import Answer, Click, Done, Pinch, Type, Wait
 from guiagent.errors import FaultError, MissingProgram, UsageError
@@ -16,6 +24,7 @@ from guiagent.types import Observation, ObserveSpec, ResetSpec
 
 KINDS: dict[str, Callable[[], AnyDeviceConfig]] = {
     "sim": lambda: SimConfig(),
+    "lab": lambda: LabConfig(),
     "browser": lambda: BrowserConfig(width=320, height=240),
     "desktop": lambda: DesktopConfig(width=800, height=600),
     "phone": lambda: PhoneConfig(),
@@ -153,6 +162,7 @@ async def test_a_command_gives_its_output_and_its_code(device: HostedDevice) -> 
 
 async def test_a_snapshot_brings_back_what_was(device: HostedDevice) -> None:
     await has(device, "snapshot")
+    await has(device, "files")  # without them: `tests/lab`
     assert isinstance(device, Snapshots) and isinstance(device, Files)
     kind = (await device.describe()).kind
     path = "/sdcard/Download/kept.txt" if kind == "phone" else "/home/user/kept.txt"

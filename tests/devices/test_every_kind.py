@@ -22,7 +22,7 @@ from typing import get_args
 import pytest
 from PIL import Image
 
-from guiagent.actions import Action, Click, Open, Type, Wait
+from guiagent.actions import Action, Click, Drag, Move, Open, Scroll, Type, Wait
 from guiagent.client import FarmClient, LeasedDevice
 from guiagent.client.local_pool import read_endpoint
 from guiagent.errors import FaultError, LeaseError, MissingProgram, UsageError
@@ -47,11 +47,10 @@ class Kind:
         toml: of its config file, where it needs one.
         variables: of its environment.
         leased: what leases ask for.
-        features: promised by the docs.
+        features: promised by the docs; "fork" means that siblings take over its snapshots.
         visible: something that can be done to it and seen.
         file: where it keeps one.
         wiped: whether a reset takes back what a holder did.
-        forks: whether siblings take over its snapshots.
     """
 
     leased: str
@@ -62,7 +61,6 @@ class Kind:
     toml: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     wiped: bool = True
-    forks: bool = False
 
     @property
     def grants(self) -> list[Grant]:
@@ -72,9 +70,9 @@ class Kind:
 
 BROWSER = frozenset({"exec", "a11y", "page", "files", "profile"})
 DESKTOP = frozenset({"a11y", "shell", "files", "osworld"})
-PHONE = frozenset({"a11y", "shell", "files", "adb", "touch", "snapshot", "state"})
+PHONE = frozenset({"a11y", "shell", "files", "adb", "touch", "snapshot", "fork", "state"})
 PAGE = Open(target="data:text/html,<body style='background:teal'>seen")
-PHONES = Kind("phone", PHONE, Open(target="Settings"), ANDROID, words=("phone=2",), forks=True)
+PHONES = Kind("phone", PHONE, Open(target="Settings"), ANDROID, words=("phone=2",))
 Making = contextlib.AbstractContextManager[Kind]
 
 
@@ -96,8 +94,8 @@ def desktop(folder: Path) -> Iterator[Kind]:
 
 @contextlib.contextmanager
 def vm(folder: Path) -> Iterator[Kind]:
-    features = DESKTOP | {"snapshot"}
-    yield Kind("vm", features, Open(target="xterm"), LINUX, words=("vm=2",), forks=True)
+    features = DESKTOP | {"snapshot", "fork"}
+    yield Kind("vm", features, Open(target="xterm"), LINUX, words=("vm=2",))
 
 
 @contextlib.contextmanager
@@ -107,14 +105,14 @@ def phone(folder: Path) -> Iterator[Kind]:
 
 @contextlib.contextmanager
 def sim(folder: Path) -> Iterator[Kind]:
-    features = BROWSER - {"profile"} | {"shell", "snapshot", "state", "touch"}
-    yield Kind("sim", features, Type(text="seen"), LINUX, words=("sim=2",), forks=True)
+    features = BROWSER - {"profile"} | {"shell", "snapshot", "fork", "state", "touch"}
+    yield Kind("sim", features, Type(text="seen"), LINUX, words=("sim=2",))
 
 
 @contextlib.contextmanager
 def android(folder: Path) -> Iterator[Kind]:
     """The stand-in for the SDK's emulator; each emulator keeps its snapshots to itself."""
-    variables, features = android_sdk.install(folder), PHONE - {"state"} | {"unlimited_egress"}
+    variables, features = android_sdk.install(folder), PHONE - {"state", "fork"} | {"unlimited_egress"}
     words = ("android:avd=Tiny=2,unlimited_egress",)
     yield Kind("android", features, Open(target="Settings"), ANDROID, words=words, variables=variables)
 
@@ -125,7 +123,7 @@ def remote_pool(folder: Path) -> Iterator[Kind]:
     with pool(PHONES, folder) as far:
         toml = f'[[devices]]\nkind = "remote"\nurl = "{far.url}"\ntoken = "{far.token}"\n'
         toml += 'of = "phone"\ncount = 2\n'
-        yield Kind("phone", PHONE, PHONES.visible, ANDROID, toml=toml, forks=True)
+        yield Kind("phone", PHONE, PHONES.visible, ANDROID, toml=toml)
 
 
 @contextlib.contextmanager
@@ -250,6 +248,19 @@ async def test_it_acts_and_its_frame_shows_it(farm: Farm, client: FarmClient, de
     assert (last, media_type) == (after.frame, "image/png"), "the pool keeps the last frame it saw"
 
 
+async def test_a_point_off_the_screen_is_said_and_nothing_after_it_is_done(device: LeasedDevice) -> None:
+    seen = await device.observe(NOTHING)
+    wide, high = seen.width, seen.height
+    for action in (Click(x=wide, y=0), Scroll(x=0, y=high, dy=9), Drag(path=((1, 1), (wide, high)))):
+        refused = await device.act([Wait(ms=0), action, Wait(ms=60_000)], NOTHING)
+        assert refused.action_error is not None
+        assert refused.action_error.endswith(f"is off the screen, which has {wide} x {high} pixels")
+    assert (await device.act([Move(x=wide - 1, y=high - 1)], NOTHING)).action_error in (
+        None,
+        "a phone has no 'move' action",
+    )
+
+
 async def test_a_command_runs_on_it(farm: Farm, client: FarmClient, device: LeasedDevice) -> None:
     if "shell" in farm.kind.features:
         said = await device.exec(["echo", "two words"], PATIENCE_S)
@@ -289,8 +300,8 @@ async def test_a_snapshot_brings_back_what_was(farm: Farm, device: LeasedDevice)
 
 
 async def test_a_fork_is_in_the_state_of_its_origin(farm: Farm, device: LeasedDevice) -> None:
-    if not farm.kind.forks:
-        with pytest.raises(UsageError, match=r"cannot do that|snapshots are its own"):
+    if "fork" not in farm.kind.features:
+        with pytest.raises(UsageError, match="cannot be forked"):
             await device.fork()
         assert (await device.health()).ok
         return

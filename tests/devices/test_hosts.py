@@ -24,14 +24,17 @@ from devices.hosts import messages
 from devices.hosts.agent import Agent
 from devices.hosts.host import SlotInfo
 from devices.hosts.remote import RemoteHost
+from devices.pool.service import PoolService
 from guiagent.actions import Click, Type, Wait
 from guiagent.client import FarmClient
-from guiagent.errors import FaultError, LeaseError, UsageError
+from guiagent.errors import FaultError, InfrastructureError, LeaseError, UsageError
 from guiagent.protocols import Clock
 from guiagent.types import ObserveSpec, ResetSpec
-from guiagent.wire import HOSTS
+from guiagent.wire import HOSTS, TRY_LATER
 from tests.support import joined_hosts
 from tests.support.joined_hosts import NOTHING, TENANT, TOKEN, client_of, farm_of, ready, start_echo, until
+
+SLOTS = [SlotInfo("far.sim-0", "sim", 9, 9)]
 
 
 class Line:
@@ -251,8 +254,7 @@ async def test_a_host_that_says_nothing_is_told_why_it_is_cut_off(
     monkeypatch.setattr(messages, "SILENCE_S", 0.3)
     url = farm.endpoint.url.replace("http", "ws") + HOSTS + "/join"
     async with websockets.connect(url, additional_headers={"Authorization": f"Bearer {TOKEN}"}) as socket:
-        slots = [SlotInfo("far.sim-0", "sim", 9, 9)]
-        await socket.send(messages.encode(messages.Hello("far", "s", slots, messages.PROTOCOL)))
+        await socket.send(messages.encode(messages.Hello("far", "s", SLOTS, messages.PROTOCOL)))
         with pytest.raises(websockets.ConnectionClosed) as closed:
             async for _ in socket:
                 pass
@@ -270,6 +272,29 @@ async def test_a_host_that_was_started_anew_takes_the_place_of_its_former_self(f
             with pytest.raises(LeaseError):
                 await device.observe(NOTHING)
             assert (await client.lease("sim")).token > device.token
+
+
+async def test_a_host_is_sent_away_for_now_while_its_former_self_cannot_be_struck_off(
+    farm: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool has just lost its database, or the lead."""
+
+    async def remove_host(*_: object) -> None:
+        raise InfrastructureError("another instance leads now")
+
+    url = farm.endpoint.url.replace("http", "ws") + HOSTS + "/join"
+    operator = {"Authorization": f"Bearer {TOKEN}"}
+    async with websockets.connect(url, additional_headers=operator) as socket:
+        await socket.send(messages.encode(messages.Hello("far", "former", SLOTS, messages.PROTOCOL)))
+        await socket.recv()
+    monkeypatch.setattr(PoolService, "remove_host", remove_host)
+    async with websockets.connect(url, additional_headers=operator) as socket:
+        await socket.send(messages.encode(messages.Hello("far", "anew", SLOTS, messages.PROTOCOL)))
+        await socket.wait_closed()
+    assert socket.close_code == TRY_LATER
+    monkeypatch.undo()
+    async with client_of(farm) as client, host(farm.endpoint.url, "other", 1):
+        await ready(client, 1)  # the pool serves on
 
 
 @pytest.mark.parametrize(("token", "why"), [("not-the-right-token", "403"), (TENANT, "403")])

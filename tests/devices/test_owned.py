@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from devices import owned
+from devices import owned, processes
 from devices.drivers import browser, vm
 from devices.drivers.desktop import sandbox
 
@@ -65,3 +65,14 @@ def test_only_orphans_of_this_pid_namespace_are_ended(
             if started.poll() is None:
                 owned.kill_group(started.pid)
     assert not list(Path(tempfile.gettempdir()).glob(f"guiagent-*-{DEAD}*"))
+
+
+def test_a_folder_that_goes_while_users_are_counted_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    listed = iter([tmp_path / "gone", tmp_path / "here"])
+    ids = iter([os.getuid(), 0x7100_0000])
+    monkeypatch.setattr(owned, "folders", lambda: listed)
+    monkeypatch.setattr(processes.secrets, "choice", lambda among: next(ids))
+    assert processes._unused_id() == 0x7100_0000

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import playwright.async_api
 import pytest
 import websockets
 
@@ -19,6 +20,7 @@ from guiagent.errors import Fault, FaultError, LeaseError, MissingProgram, Usage
 from guiagent.protocols import Files, Services, Snapshots
 from guiagent.protocols import Shell as HasShell
 from guiagent.types import CommandResult, ObserveSpec, ResetSpec
+from tests.support.browser_pages import serving
 from tests.support.canvas_device import DRIVERS, TOKEN, CanvasDevice, farm_of
 
 COUNT = ObserveSpec(frame="none", probes={"clicks": "how many"})
@@ -200,19 +202,46 @@ async def test_egress_is_set_before_the_first_verb_of_each_lease_and_checked_at_
 # -- a real browser ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.browser
-async def test_playwright_drives_a_leased_browser(tmp_path: Path) -> None:
+@pytest.fixture
+async def browsers(tmp_path: Path) -> AsyncIterator[FarmClient]:
     devices = [BrowserConfig(width=320, height=240, cdp=True)]
     try:
         async with (
             running(PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=devices)) as farm,
             FarmClient(farm.endpoint.url, TOKEN) as client,
-            client.lease("browser", needs=("cdp",), grants=("exec",)) as device,
         ):
-            await device.reset(0, ResetSpec("data:text/html,<title>before</title>"), ObserveSpec())
-            async with device.page() as page:
-                assert await page.title() == "before"
-                await page.evaluate("document.title = 'after'")
-            assert (await device.observe(ObserveSpec(page=True))).title == "after"
+            yield client
     except MissingProgram as missing:
         pytest.skip(str(missing))
+
+
+@pytest.mark.browser
+async def test_playwright_drives_a_leased_browser(browsers: FarmClient) -> None:
+    async with browsers.lease("browser", needs=("cdp",), grants=("exec",)) as device:
+        await device.reset(0, ResetSpec("data:text/html,<title>before</title>"), ObserveSpec())
+        async with device.page() as page:
+            assert await page.title() == "before"
+            await page.evaluate("document.title = 'after'")
+        assert (await device.observe(ObserveSpec(page=True))).title == "after"
+
+
+@pytest.mark.browser
+async def test_pages_and_contexts_of_a_devtools_client_load_what_the_lease_may_reach(
+    browsers: FarmClient,
+) -> None:
+    with serving() as site, serving() as other:
+        lease = browsers.lease(
+            "browser", needs=("cdp",), grants=("exec",), egress=[site.removeprefix("http://")]
+        )
+        async with lease as device, device.page() as first:
+            browser = first.context.browser
+            assert browser is not None
+            second = await first.context.new_page()
+            third = await (await browser.new_context()).new_page()
+            for page in (first, second, third, second):
+                assert await page.goto(f"{site}/two") is not None
+                assert await page.title() == "two"
+                refused = await page.goto(f"{other}/two")
+                assert refused is not None and refused.status == 403  # the proxy's word
+                with pytest.raises(playwright.async_api.Error, match="ERR_ACCESS_DENIED"):
+                    await page.goto("file:///etc/hostname")

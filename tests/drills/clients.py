@@ -151,7 +151,8 @@ class Clients:
                 await self._ask("POST", f"{path}/reset", again)
         except LeaseError as error:
             if error.fault.code != "host_lost":
-                self._counts.dropped += time.monotonic() < hold.until
+                hold.refused = hold.refused or time.monotonic()
+                self._record(hold)
             raise
         hold.sure_until = max(hold.sure_until, began + hold.ttl)
         self._record(hold)

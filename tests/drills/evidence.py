@@ -25,6 +25,7 @@ class Hold:
     acked: float
     sure_until: float
     gave_up: float | None = None  # when the client first asked for its end
+    refused: float | None = None  # when it was first told of another end than that of the host
 
     @property
     def until(self) -> float:
@@ -96,6 +97,7 @@ def check(
     counts.acknowledged += len(holds)
     counts.executed += len(executed)
     counts.lost += sum((hold.device, hold.token) not in granted for hold in holds)
+    counts.dropped += sum(hold.refused is not None and hold.refused < hold.until for hold in holds)
     counts.double += _overlaps_logged(log) + _overlaps_seen(holds)
     counts.fallen += _fallen(log)
     counts.stale += _stale(log, executed, joined)

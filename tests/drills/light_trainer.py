@@ -21,6 +21,8 @@ from guiagent.types import ObserveSpec, Score, Trajectory
 from tests.drills.farm import TOKEN, Part
 from tests.drills.trainer import GROUP, PER_UPDATE, settled_once
 from training.checkpoints import checkpoint
+from training.checkpoints.shards import Learned
+from training.checkpoints.snapshot import Snapshot
 from training.replay import EpisodeRequest, Replay
 from training.replay.scheduler import Limits
 
@@ -116,19 +118,8 @@ async def _episode(farm: FarmClient, seat: EpisodeRequest) -> Trajectory:
 
 
 def _save(run: Path, step: int, state: dict[str, object]) -> None:
-    weights = torch.full((4096,), float(step))
-
-    def save_model(folder: Path) -> None:
-        (folder / "weights").write_bytes(weights.numpy().tobytes())
-
-    checkpoint.save(
-        run / "checkpoints",
-        step,
-        save_model=save_model,
-        optimizer=({"0.momentum": weights}, {"state": {}, "param_groups": []}),
-        state=state,
-        rng={"rng": random.Random(step)},
-    )
+    snapshot = Snapshot(Learned({"weights": torch.full((4096,), float(step))}))
+    checkpoint.save(run / "checkpoints", step, snapshot, state=state, rng={"rng": random.Random(step)})
 
 
 if __name__ == "__main__":

@@ -109,10 +109,10 @@ def _name_first() -> None:
     """A checkpoint has its name before it is whole."""
 
     def unsealed(seal: Any) -> Any:
-        def sealed(folder: Path) -> None:
+        def sealed(folder: Path, *others: Any) -> None:
             final = folder.with_name(folder.name.removeprefix(".tmp-"))
             folder.rename(final)
-            seal(final)
+            seal(final, *others)
             final.rename(folder)
 
         return sealed

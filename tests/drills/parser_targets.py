@@ -27,7 +27,8 @@ from devices.hosts import messages
 from devices.leases import Lease
 from guiagent import config, wire
 from guiagent.actions import ACTIONS
-from guiagent.dialects import DIALECTS
+from guiagent.dialects import DIALECTS, find_dialect
+from guiagent.dialects.conformance import expected
 from guiagent.errors import DialectError, Fault, FaultError, InfrastructureError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Observation, Trajectory
@@ -35,14 +36,6 @@ from rewards.judges.replies import read_json, read_score
 
 _SIZE = (160, 224)
 _STEP = b'{"token":1,"key":"k","actions":[{"type":"click","x":1,"y":2},{"type":"type","text":"a"}]}'
-_ACTION_TEXTS = {
-    "ui-tars": (b"Thought: a\nAction: click(start_box='(1,2)')", b"Action: type(content='a\\n')\n\nwait()"),
-}
-_TOOL = (
-    b'<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [1, 2]}}\n'
-    b"</tool_call>",
-    b'<tool_call>{"name": "mobile_use", "arguments": {"action": "type", "text": "a"}}</tool_call>',
-)
 _XML = b"<?xml version='1.0'?><hierarchy><node text='a' bounds='[0,0][10,10]' clickable='true'/></hierarchy>"
 _TOML = b'port = 1\ntoken = "a-token-of-some-length"\n[[devices]]\nkind = "sim"\ncount = 2\n'
 
@@ -74,13 +67,14 @@ def targets(folder: Path, loop: asyncio.AbstractEventLoop) -> list[Target]:
 
 
 def _dialect(name: str) -> Target:
-    dialect = DIALECTS[name](evidence=True)
+    dialect = find_dialect(name)
 
     def parse(data: bytes) -> object:
         return dialect.parse(data.decode("utf-8", "replace"), _SIZE)
 
-    good = _ACTION_TEXTS.get(name, _TOOL)
-    return Target(f"dialect {name}", parse, good, (DialectError,), reads_good=name == "ui-tars")
+    known = [one for one in expected()[name]["replies"] if one["actions"]]
+    good = tuple(one["reply"].encode() for one in known)
+    return Target(f"dialect {name}", parse, good, (DialectError,))
 
 
 def _actions() -> Target:

@@ -1,13 +1,15 @@
 """A training run on replayed trajectories, made to be killed: all but the rollouts is the trainer's own.
 
 A session goes on from the run's checkpoint, and for every step commits the next group one member at a time,
-learns from it, writes its metrics, saves and mirrors, each in the thread that the trainer does it in.
+learns from it, writes its metrics, takes a snapshot and mirrors, each in the thread that the trainer does it
+in; the checkpoint is written beside the next step, as the trainer's is.
 `python -m tests.drills.replayed` forks sessions off a process that has all modules in memory, so that each
 takes as long as its work, and does no other file operations.
 """
 
 import asyncio
 import contextlib
+import copy
 import ctypes
 import io
 import json
@@ -19,13 +21,16 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import xxhash
 from PIL import Image
+from safetensors.torch import load_file
 
 from guiagent.episode import PastTurn
 from guiagent.errors import GuiAgentError
@@ -35,6 +40,7 @@ from tests.drills import mutants
 from training.algorithms import ALGORITHMS
 from training.checkpoints import checkpoint
 from training.checkpoints.mirror import Mirror, pull
+from training.checkpoints.saver import Saver
 from training.checkpoints.storage import Storage
 from training.config import UpdateConfig
 from training.engine.policy import LocalPolicy
@@ -99,17 +105,19 @@ async def session(run: Path, source: Path, policy: Path, steps: int, poison: int
         TrajectoryStore(source, readonly=True) as given,
         Mirror(Storage(bucket(run)), run, _NEVER_S, lambda status: _warn(status.error)) as mirror,
         TrajectoryStore(run / "trajectories") as store,
+        contextlib.ExitStack() as held,
     ):
         members = {(t.group, t.group_index): t for t in given}
         frames = {step.frame: given.frame(step.frame) for t in members.values() for step in t.steps}
         loaded = checkpoint.load(run / "checkpoints")
-        start = loaded.model if loaded else policy
-        learner = Learner(start, Encoder(policy), algorithm, UpdateConfig(learning_rate=1e-3))
+        learner = Learner(policy, Encoder(policy), algorithm, UpdateConfig(learning_rate=1e-3))
+        saver = Saver()
+        held.callback(saver.wait)
         rng = random.Random(0)
         step = loaded.step if loaded else 0
         if loaded:
-            loaded.restore(learner.optimizer, {"rng": rng})
-            learner.restore(loaded.state["learner"], loaded.extra("critic"))
+            learner.load(loaded)
+            loaded.restore_rng({"rng": rng})
         replay = Replay(algorithm.replay, 0, limits=Limits(groups=1, max_staleness=steps, devices=1))
         replay.restore(loaded.state["replay"] if loaded else None, store)
         metrics = Metrics(run, after_step=step)
@@ -132,16 +140,12 @@ async def session(run: Path, source: Path, policy: Path, steps: int, poison: int
             step += 1
             drawn = {"step": step, "group": groups[0].id, "drawn": rng.random()}
             metrics.update(drawn | {n: x for n, x in update.metrics.items() if "second" not in n})
-            await asyncio.to_thread(
-                checkpoint.save,
-                run / "checkpoints",
-                step,
-                save_model=learner.save,
-                optimizer=learner.optimizer,
-                state={"replay": replay.state(), "learner": learner.state(), "counted": len(store)},
-                rng={"rng": rng},
-            )
+            state = {"replay": replay.state(), "learner": learner.state(), "counted": len(store)}
+            snapshot = await asyncio.to_thread(learner.snapshot)
+            write = partial(checkpoint.save, run / "checkpoints", step, snapshot)
+            saver.begin(partial(write, state=json.loads(json.dumps(state)), rng={"rng": copy.copy(rng)}))
             await asyncio.to_thread(mirror._round)
+        await asyncio.to_thread(saver.settle)
         metrics.close()
 
 
@@ -160,17 +164,42 @@ def evidence(run: Path) -> dict[str, Any]:
     loaded = checkpoint.load(run / "checkpoints")
     assert loaded is not None
     assert not loaded.refused, loaded.refused
-    tensors = ["model/model.safetensors", "optimizer.safetensors"]
+    tensors = ["model/model.safetensors", *map(str, _shards(loaded.path))]
     with TrajectoryStore(run / "trajectories", readonly=True) as store:
         ids = store.ids
     _mirrored(run, loaded.path.name)
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return {
         "step": loaded.step,
         "state": loaded.state,
-        "hashes": [xxhash.xxh3_128_hexdigest((loaded.path / name).read_bytes()) for name in tensors],
+        "hashes": [_digest(loaded.path / name) for name in tensors],
         "trajectories": ids,
-        "metrics": [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()],
+        "tasks": _tally(line.pop("tasks") for line in metrics),
+        "metrics": metrics,
     }
+
+
+def _tally(counts: Iterable[dict[str, dict[str, int]]]) -> dict[str, Counter[str]]:
+    """Episodes and successes of each task in the whole run: a step that is made again counts those that ended
+    in the steps after it too, which were committed by then."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for tasks in counts:
+        for task, numbers in tasks.items():
+            found[task].update(numbers)
+    return dict(found)
+
+
+def _digest(file: Path) -> str:
+    """The digest of a safetensors file's tensors: what else its header says has another order each time."""
+    digest = xxhash.xxh3_128()
+    for name, tensor in sorted(load_file(file).items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _shards(checkpoint: Path) -> list[Path]:
+    return sorted(file.relative_to(checkpoint) for file in (checkpoint / "shards").iterdir())
 
 
 def _mirrored(run: Path, newest: str) -> None:

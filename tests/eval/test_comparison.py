@@ -1,4 +1,4 @@
-"""Algorithms compared: the statistics over seeds, and the page, table and JSON made of them."""
+"""Arms compared: the statistics over seeds, and the page, table and JSON made of them."""
 
 import io
 import json
@@ -31,7 +31,7 @@ from eval.stats import Proportion, mean_of, student_quantile
 PAYLOAD = "</style><script>pwned</script>\N{RIGHT-TO-LEFT OVERRIDE}"
 
 
-def a_run(preset: str, seed: int, rates: list[float], budget: int = 1000, held_out=None) -> SeedRun:
+def a_run(arm: str, seed: int, rates: list[float], budget: int = 1000, held_out=None) -> SeedRun:
     """A run whose success in equal parts of the budget has these rates, of two tasks of unlike frequency."""
     samples, size = [], budget // len(rates)
     for part, rate in enumerate(rates):
@@ -39,7 +39,7 @@ def a_run(preset: str, seed: int, rates: list[float], budget: int = 1000, held_o
             often, seldom = Proportion(round(rate * 100), 100), Proportion(round(rate * 10), 10)
             samples.append(Sample(round((part + place) * size), {"often": often, "seldom": seldom}))
     return SeedRun(
-        preset, seed, tuple(samples), held_out or {}, updates=7, seconds=65.0, trained=4, replay_share=0.25
+        arm, seed, tuple(samples), held_out or {}, updates=7, seconds=65.0, trained=4, replay_share=0.25
     )
 
 
@@ -111,13 +111,13 @@ def test_held_out_outcomes_are_the_final_ones_where_there_are_any():
 
 
 def test_differences_are_paired_by_seed():
-    # The second preset is 0.2 better on every seed, though seeds differ by more than that.
+    # The second arm is 0.2 better on every seed, though seeds differ by more than that.
     rates = [0.1, 0.4, 0.7]
     runs = [a_run("arpo", seed, [rate] * 4) for seed, rate in enumerate(rates)]
     runs += [a_run("gigpo", seed, [rate + 0.2] * 4) for seed, rate in enumerate(rates)]
     runs += [a_run("gigpo", 9, [1.0] * 4)]  # no partner
     first, second = compared(runs, 1000)
-    assert (first.preset, second.preset) == ("arpo", "gigpo")
+    assert (first.arm, second.arm) == ("arpo", "gigpo")
     assert first.final_difference is None and second.final_difference is not None
     assert second.final_difference.value == pytest.approx(0.2)
     assert second.final_difference.n == 3
@@ -189,8 +189,8 @@ def test_the_json_holds_every_run(tmp_path: Path):
     write_comparison_json(tmp_path / "compare.json", summary, results)
     told = json.loads((tmp_path / "compare.json").read_text())
     assert told["env_steps"] == 1000
-    assert [preset["preset"] for preset in told["presets"]] == ["arpo", PAYLOAD]
-    arpo = told["presets"][0]
+    assert [arm["arm"] for arm in told["arms"]] == ["arpo", PAYLOAD]
+    arpo = told["arms"][0]
     assert [run["seed"] for run in arpo["runs"]] == [0, 1, 2]
     assert arpo["final_difference"] is None
     assert arpo["runs"][0]["curve"][0] is None  # before the first episode ended

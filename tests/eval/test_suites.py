@@ -66,3 +66,14 @@ def test_the_digest_does_not_depend_on_the_name_or_the_process() -> None:
 def test_repeated_tasks_are_refused() -> None:
     with pytest.raises(ValueError, match="listed twice"):
         replace(SUITE, unseen_tasks=("a",))
+
+
+def test_some_tasks_of_a_suite_are_a_suite_on_the_same_seeds() -> None:
+    some = SUITE.only(["c", "a"])
+    assert (some.train_tasks, some.unseen_tasks, some.name) == (("a",), ("c",), "s (a, c)")
+    assert some.seeds() == SUITE.seeds()
+    assert some.digest != SUITE.digest
+    assert SUITE.only(["*"]) is SUITE
+    assert find_suite("miniwob-demo").only(["click-*"]).tasks[0].startswith("click-")
+    with pytest.raises(UsageError, match="suite s has no task 'd'; it has a, b, c"):
+        SUITE.only(["a", "d"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
-from guiagent.config import load, save
+from guiagent.config import differences, load, save
 from guiagent.errors import InfrastructureError, UsageError
 
 
@@ -155,3 +155,41 @@ def test_what_is_saved_loads_as_it_was(tmp_path_factory: pytest.TempPathFactory,
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match="cannot write"):
         save(Run(), tmp_path / "missing" / "run.toml")
+
+
+def test_two_configs_differ_by_dotted_keys(tmp_path: Path) -> None:
+    one = Run(optimizer=Optimizer(learning_rate=5e-4), note="first")
+    other = Run(name="two", judge=Optimizer())
+    found = differences(one, other)
+    assert [str(one) for one in found] == [
+        'name was "demo", now "two"',
+        'note was "first", now not set',
+        "optimizer.learning_rate was 0.0005, now 1e-05",
+        "judge was not set, now {learning_rate = 1e-05, betas = [0.9, 0.999]}",
+    ]
+    left = differences(one, other, ignoring={"optimizer", "judge", "name"})
+    assert [difference.key for difference in left] == ["note"]
+    assert differences(one, one) == []
+
+
+def test_a_long_value_is_cut_in_a_line_about_it() -> None:
+    (found,) = differences(Run(), Run(tasks=["click-dialog"] * 100))
+    assert len(str(found)) < 200 and str(found).endswith("…")
+
+
+def test_keys_of_a_file_can_be_ignored_known_or_not(tmp_path: Path) -> None:
+    text = "steps = 5\nname = 'file'\n[optimizer]\nlearning_rate = 1.0\nold = 1\n[gone]\na = 1\n"
+    toml = write(tmp_path, text)
+    loaded = load(Run, toml, ignoring={"steps", "gone", "optimizer.old"})
+    assert loaded == Run(name="file", optimizer=Optimizer(learning_rate=1.0))
+    assert "no key 'optimizer.old'" in complaint(toml, ())
+
+
+def test_a_saved_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.toml"
+    save(Run(name="first"), path)
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(InfrastructureError, match="No space left"):
+        save(Run(name="second"), path)
+    assert load(Run, path).name == "first"
+    assert [file.name for file in tmp_path.iterdir()] == ["run.toml"]

@@ -12,6 +12,8 @@ SPACES = [
     CoordinateSpace.resized(32),
     CoordinateSpace("norm1000"),
     CoordinateSpace("norm999"),
+    CoordinateSpace("frame"),
+    CoordinateSpace("fitted"),
 ]
 sides = st.integers(160, 4096)
 
@@ -62,11 +64,11 @@ def test_a_pixel_comes_back_from_model_space(
     pixel = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
     there = space.from_device(pixel, (width, height))
     back = space.to_device(there, (width, height))
-    for side, extent, before, after in zip(
-        (width, height), space.extent((width, height)), pixel, back, strict=True
+    for side, extent, most, before, after in zip(
+        (width, height), space.extent((width, height)), space.drift((width, height)), pixel, back, strict=True
     ):
-        bound = 1 if space.kind == "resized" else side / 2000 + 0.5
-        assert abs(after - before) <= bound
+        bounds = {"resized": 1.0, "norm1000": side / 2000 + 0.5, "norm999": side / 1998 + 0.5, "frame": 0.0}
+        assert abs(after - before) <= min(most, bounds.get(space.kind, 2.0))
         if side <= extent:
             assert after == before
 

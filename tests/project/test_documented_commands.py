@@ -37,13 +37,25 @@ SHORTER = [
     (r"^(python -m tests\.bench\b.*)$", r"\1 --help"),
     (r"^(python -m tests\.(?:bench|drills)\b.*)$", r"\1 --help"),  # after its words were read
     (r"^(guiagent train .*--dry-run.*)$", r"\1 > dry-run.txt; grep '^ok .*cost' dry-run.txt"),
-    (r"^(guiagent train --recipe (?:arpo-demo|zero) .*)$", rf"\1 --set minutes=0.02 {_FEW}"),
+    (r"^(guiagent train --recipe (?:arpo-demo|zero) (?!.*--dry-run).*)$", rf"\1 --set minutes=0.02 {_FEW}"),
     (r"^(guiagent train --recipe zero .*)$", r"\1 --set evaluation.episodes=1"),
     (r"^(guiagent train --recipe tiny-sft .*)$", r"\1 --set demonstrations=40 --set steps=4 --set batch=4"),
     (r"^(guiagent train --recipe tiny-judge .*)$", r"\1 --set labelled=150 --set steps=4 --set batch=4"),
     (r"^(guiagent train --recipe tiny-.*)$", r"\1 --set devices=2"),
+    (r"^(guiagent demonstrate .*)=200$", r"\1=4 --set devices=1"),
+    (
+        r"^(guiagent train --recipe lab .*)$",
+        r"\1 --set demonstrations.episodes=8 --set sft.steps=2 --set single.steps=1 --set multi.steps=1",
+    ),
+    (
+        r"^(guiagent compare --arms .*)--seeds \d+$",
+        rf"\1--seeds 1 --minutes 0.01 {_FEW} --set evaluation.episodes=1",
+    ),
     (r"^(guiagent compare .*)--seeds \d+$", rf"\1--seeds 1 --minutes 0.01 {_FEW}"),
+    (r"^(guiagent eval .*)--runs \d+", r"\1--runs 2"),
+    (r"^(guiagent eval --suite lab) ", r"\1-perturbed "),  # the same kinds of task, a quarter of them
     (r"^(guiagent eval .*)$", r"\1 --episodes 1 --devices 2"),
+    (r"^(guiagent tasks audit lab)\b.*", r"\1 --task reach-4 --devices 1"),
     (r"^(guiagent tasks audit phone)\b.*", r"\1 --task settings-switch --devices 1"),
     (r"^(guiagent (?:propose|synthesize) .*)--n \d+", r"\1--n 1"),
     (r"\bbrowser=4\b", "browser=3"),
@@ -54,14 +66,16 @@ SHORTER = [
 LONG = [
     (r"^make demo$|^guiagent (compare|judge again|eval --suite phone)\b", pytest.mark.drill),
     (r"^guiagent propose .*--policy ", pytest.mark.drill),  # which tries what it proposes
-    (r"^guiagent train --recipe (zero|tiny-\w+) ", pytest.mark.drill),
+    (r"^guiagent train --recipe (zero|lab|tiny-\w+) ", pytest.mark.drill),
     (r"^cp .*runs/", pytest.mark.drill),  # of what a long one made
     (r"^scripts/vllm|rollout\.vllm", pytest.mark.vllm),
 ]
 SERVICES = [  # what goes on running beside the commands that follow, and what it says when it is ready
     (r"^guiagent up\b", "pool ready"),
     (r"^guiagent host\b", "joined the pool"),
+    (r"^guiagent mcp\b", "serving"),
     (r"^guiagent forward\b", "127.0.0.1:"),
+    (r"^guiagent watch\b(?!.*--export)", "live page"),
     (r"-m devices\.guest\b", "listening on"),
 ]
 FIRST = [  # what a command finds there, since an earlier page or section made it

@@ -2,18 +2,28 @@
 
 import json
 import random
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.curriculum import CURRICULA, Curriculum, band, cooling, learnability, rollouts, step_cap
+from rewards.curriculum import (
+    CURRICULA,
+    Curriculum,
+    TaskStatistics,
+    learnability,
+    rollouts,
+    signal,
+    step_cap,
+)
+from training.config import CurriculumName, TrainConfig
 
 TASKS = ["never", "sometimes", "always"]
 
 
 def settled() -> Curriculum:
-    curriculum = Curriculum(TASKS, floor=0.05, rate=0.1)
+    curriculum = Curriculum(TASKS, weigh=learnability, floor=0.05, rate=0.1)
     for i in range(200):
         curriculum.update("never", 0.0)
         curriculum.update("sometimes", float(i % 2))
@@ -24,9 +34,42 @@ def settled() -> Curriculum:
 def test_the_average_moves_by_its_rate():
     curriculum = Curriculum(["a"], rate=0.1)
     curriculum.update("a", 1.0)
-    assert curriculum.success["a"] == pytest.approx(0.55)
+    assert curriculum.statistics["a"].success == pytest.approx(0.55)
     curriculum.update("a", 0.0)
-    assert curriculum.success["a"] == pytest.approx(0.495)
+    known = curriculum.statistics["a"]
+    assert known.success == pytest.approx(0.495)
+    assert (known.episodes, known.successes) == (2, 1)
+    curriculum.closed("a", [1.0, 0.0, 0.0, 1.0])
+    known = curriculum.statistics["a"]
+    assert known.variance == pytest.approx(0.8 * 0.25 + 0.2 / 3)
+    assert known.variation == pytest.approx(0.8 + 0.2 * (1 / 3) ** 0.5 / 0.5)
+
+
+def test_a_task_that_only_differs_between_seeds_teaches_nothing():
+    """Half of its seeds always succeed, half never: p (1 - p) is at its largest, every group is flat."""
+    curriculum = Curriculum(["between", "within"], floor=0.05)
+    for i in range(100):
+        for task, outcomes in (("between", [float(i % 2)] * 4), ("within", [1.0, 0.0, 1.0, 0.0])):
+            for outcome in outcomes:
+                curriculum.update(task, outcome)
+            curriculum.closed(task, outcomes)
+    between, within = curriculum.statistics.values()
+    assert learnability(between) > 0.2 and learnability(within) > 0.2
+    assert curriculum.weights == {"between": pytest.approx(0.05), "within": pytest.approx(0.05 + 1 / 3)}
+    drawn = [curriculum.next(random.Random(i)) for i in range(400)]
+    assert drawn.count("between") < 100
+
+
+def test_the_default_is_the_signal_within_groups():
+    assert CURRICULA[TrainConfig().curriculum] is signal
+    assert set(CURRICULA) == set(get_args(CurriculumName))
+
+
+def test_a_group_of_which_too_little_is_known_changes_nothing():
+    curriculum = Curriculum(["a"])
+    for outcomes in ([], [1.0]):
+        curriculum.closed("a", outcomes)
+    assert curriculum.statistics["a"] == TaskStatistics()
 
 
 def test_weights_are_the_floor_and_the_variance():
@@ -51,23 +94,36 @@ def test_the_same_seed_gives_the_same_tasks():
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(TASKS), st.floats(0, 1))))
-def test_every_task_stays_in_sight_and_the_state_survives_json(outcomes):
-    curriculum = Curriculum(TASKS)
-    for task, success in outcomes:
-        curriculum.update(task, success)
-    assert all(0.05 <= weight <= 0.3 + 1e-9 for weight in curriculum.weights.values())
-    restored = Curriculum(TASKS)
+@given(
+    st.sampled_from(sorted(CURRICULA)),
+    st.lists(st.tuples(st.sampled_from(TASKS), st.lists(st.floats(0, 1), min_size=1, max_size=8))),
+)
+def test_every_task_stays_in_sight_and_the_state_survives_json(name, groups):
+    curriculum = Curriculum(TASKS, weigh=CURRICULA[name])
+    for task, outcomes in groups:
+        for outcome in outcomes:
+            curriculum.update(task, outcome)
+        curriculum.closed(task, outcomes)
+    assert all(0.05 <= weight <= 3 for weight in curriculum.weights.values())
+    restored = Curriculum(TASKS, weigh=CURRICULA[name])
     restored.restore(json.loads(json.dumps(curriculum.state())))
-    assert restored.state() == curriculum.state()
+    assert restored.state() == curriculum.state() and restored.weights == curriculum.weights
+
+
+def test_the_state_of_an_older_checkpoint_has_rates_of_success_alone():
+    curriculum = Curriculum(TASKS)
+    curriculum.restore({"success": {"never": 0.0, "sometimes": 0.4, "gone": 1.0}, "lengths": {"never": []}})
+    known = curriculum.statistics
+    assert (known["never"].variance, known["sometimes"].variance) == (0.0, pytest.approx(0.24))
+    assert known["always"] == TaskStatistics()
 
 
 def test_tasks_may_come_and_go_between_runs():
     curriculum = Curriculum(["always", "new"])
     curriculum.restore(settled().state())
-    assert list(curriculum.success) == ["always", "new"]
-    assert curriculum.success["new"] == 0.5
-    assert curriculum.success["always"] == pytest.approx(1.0, abs=1e-6)
+    assert list(curriculum.statistics) == ["always", "new"]
+    assert curriculum.statistics["new"] == TaskStatistics()
+    assert curriculum.statistics["always"].success == pytest.approx(1.0, abs=1e-6)
 
 
 def test_an_unknown_task_is_refused():
@@ -107,11 +163,33 @@ def test_lengths_are_of_successes_and_survive():
     assert (restored.step_cap("a", 30), restored.step_cap("b", 30)) == (17, 30)
 
 
-def test_what_a_weight_makes_of_success():
-    assert [learnability(p) for p in (0, 0.5, 1)] == [0, 0.25, 0]
-    assert [band(p) for p in (0, 0.05, 0.5, 0.75, 0.8)] == [0, 1, 1, 1, 0]
-    assert [cooling(p) for p in (0, 0.05, 0.1, 0.5, 1)] == [0, 0.5, 1, 1, 1]
-    assert Curriculum(["a"], weigh=CURRICULA["uniform"]).weights == {"a": 1.05}
+@pytest.mark.parametrize(
+    ("name", "known", "weights"),
+    [
+        ("signal", [{"variance": v} for v in (0, 0.1, 0.25)], [0, 0.1, 0.25]),
+        ("learnability", [{"success": p} for p in (0, 0.5, 1)], [0, 0.25, 0]),
+        ("dart", [{"success": p} for p in (0.0, 0.59, 0.7, 0.8, 1.0)], [1, 1, 5 / 8, 4 / 8, 2 / 8]),
+        ("paprika", [{"variation": v} for v in (0, 2.5)], [0, 2.5]),
+        (
+            "arpo",
+            [{"episodes": n, "successes": s} for n, s in ((0, 0), (15, 0), (16, 0), (16, 1), (900, 1))],
+            [1, 1, 0, 1, 1],
+        ),
+        ("band", [{"success": p} for p in (0, 0.05, 0.5, 0.75, 0.8)], [0, 1, 1, 1, 0]),
+        ("cooling", [{"success": p} for p in (0, 0.05, 0.1, 0.5, 1)], [0, 0.5, 1, 1, 1]),
+        ("uniform", [{}], [1]),
+    ],
+)
+def test_what_a_weight_makes_of_what_is_known(name, known, weights):
+    assert [CURRICULA[name](TaskStatistics(**values)) for values in known] == pytest.approx(weights)
+
+
+@pytest.mark.parametrize(("wins", "potential"), [(0, 0.0), (1, 8**0.5), (4, (8 / 7) ** 0.5), (8, 0.0)])
+def test_the_learning_potential_of_a_group_is_its_deviation_over_its_mean(wins, potential):
+    """For p of 8, with the sample variance n p (1 - p) / (n - 1): sqrt((1 - p) / p * 8 / 7)."""
+    curriculum = Curriculum(["a"], group_rate=1.0)
+    curriculum.closed("a", [1.0] * wins + [0.0] * (8 - wins))
+    assert curriculum.statistics["a"].variation == pytest.approx(potential)
 
 
 def test_a_task_that_keeps_failing_cools_down_and_one_success_brings_it_back():

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 import xxhash
+from msgspec.structs import replace
 from PIL import Image, ImageChops
 
 from guiagent.actions import Action, Click, Open, PressButton, Type
@@ -15,9 +16,17 @@ from guiagent.protocols import Device, Policy
 from guiagent.seeds import REINFORCEMENT
 from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score, Trajectory
 from rewards.audit import audit
-from rewards.tasksets.miniwob import GROUNDING_TASKS, TRAIN_TASKS, UNSEEN_TASKS, MiniWob, MiniWobTask
+from rewards.tasksets.miniwob import (
+    GROUNDING_TASKS,
+    STEP_TASKS,
+    TRAIN_TASKS,
+    UNSEEN_TASKS,
+    MiniWob,
+    MiniWobTask,
+)
+from rewards.tasksets.miniwob.pages import CLICKS
 
-PAGES = MiniWob().names
+PAGES = tuple(CLICKS)
 SPEC = ObserveSpec(frame="png")
 SEEDS = REINFORCEMENT[:10]
 SPOOF = """data:text/html,<script>
@@ -59,6 +68,8 @@ def test_what_is_learned_seen_and_never_seen_is_disjoint():
     assert len(TRAIN_TASKS) >= 8
     assert len({*TRAIN_TASKS, *UNSEEN_TASKS, *GROUNDING_TASKS}) == len(PAGES) == 18
     assert len(PAGES) == len(TRAIN_TASKS) + len(UNSEEN_TASKS) + len(GROUNDING_TASKS)
+    assert MiniWob().names == (*PAGES, *STEP_TASKS)
+    assert not {*PAGES} & {*STEP_TASKS}
 
 
 def test_an_unknown_task_is_refused_with_the_names_there_are():
@@ -117,6 +128,17 @@ async def test_a_seed_gives_one_frame_and_instruction_on_a_freshly_loaded_page(b
     assert instruction == instruction_again
     assert look_the_same(first.frame, again.frame)
     assert instruction != other_instruction or not look_the_same(first.frame, other.frame)
+
+
+@with_browser
+@pytest.mark.parametrize(
+    ("page", "picture"), [("click-dialog", "ui-icons_"), ("email-inbox-star-reply", "star")]
+)
+async def test_a_page_is_set_up_once_its_pictures_have_come(browser_device, page, picture):
+    """Those of the page's own style, and of one that it links to."""
+    spec = replace(SPEC, probes={**SPEC.probes, "came": "core.pictured"})
+    _, shown = await MiniWob(oracle=True).task(page, 11).setup(browser_device, spec)
+    assert [url for url in shown.probes["came"] if picture in url], shown.probes["came"]
 
 
 @with_browser

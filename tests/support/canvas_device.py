@@ -42,7 +42,7 @@ class CanvasDevice:
         self.egress: list[Sequence[str]] = []  # as it was told
 
     async def describe(self) -> Capabilities:
-        features = ["exec", "shell", "files", "snapshot", "adb"]
+        features = ["exec", "shell", "files", "snapshot", "fork", "adb"]
         return Capabilities("sim", *self._size, features=features, software="canvas")
 
     async def reset(self, seed: int, baseline: ResetSpec, spec: ObserveSpec) -> Observation:

@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -75,7 +76,10 @@ def sampled(folder: Path, encoder: Encoder, device: torch.device, gpu: Gpu | Non
         with gpu.here():
             return work(engine)
 
-    with mock.patch.object(LocalEngine, "_work", on_device), mock.patch("torch.Generator", _generator):
+    with ExitStack() as patched:
+        patched.enter_context(mock.patch.object(LocalEngine, "_work", on_device))
+        if gpu is not None:
+            patched.enter_context(mock.patch("torch.Generator", _generator))
         engine = LocalEngine(model, encoder, Sampling(temperature=0, max_new_tokens=4), max_batch=2)
         said = asyncio.run(_talk(engine, encoder))
         engine.load_weights({name: x.clone() for name, x in model.state_dict().items()}, 1)

@@ -70,30 +70,27 @@ def learn(learner: Learner, store: TrajectoryStore, root: Path, *, lone: bool) -
 
 
 def go_on(
-    open_learner: Callable[..., Learner], algorithm: str, store: TrajectoryStore, root: Path, to: Path
+    open_learner: Callable[..., Learner],
+    start: Path,
+    algorithm: str,
+    store: TrajectoryStore,
+    root: Path,
+    to: Path,
 ) -> dict[str, float]:
     """One more step from the checkpoint in `root`, and a checkpoint of it in `to`; the step's metrics."""
     loaded = checkpoint.load(root)
     assert loaded is not None
     update = config_of(algorithm).update
     named, encoder = find_algorithm(update.algorithm), Encoder(loaded.model)
-    learner = open_learner(loaded.model, encoder, named, update, LABELLED)
-    loaded.restore(learner.optimizer, {})
-    learner.restore(loaded.state["learner"], {})
+    learner = open_learner(loaded.opens(start), encoder, named, update, LABELLED)
+    learner.load(loaded)
     metrics = learner.step(groups_of(LAST, list(store)), store.frame).metrics
     _save(learner, to, loaded.step + 1)
     return metrics
 
 
 def _save(learner: Learner, root: Path, step: int) -> None:
-    checkpoint.save(
-        root,
-        step,
-        save_model=learner.save,
-        optimizer=learner.optimizer_state(),
-        state={"learner": learner.state()},
-        rng={},
-    )
+    checkpoint.save(root, step, learner.snapshot(), state={"learner": learner.state()}, rng={})
 
 
 def main() -> None:
@@ -122,6 +119,7 @@ def _lead(folder: Path, start: Path, algorithm: str, ranks: Distributed) -> None
         with leading(ranks) as followers:
             last = go_on(
                 followers.open_learner,
+                start,
                 algorithm,
                 store,
                 folder / "alone" / algorithm,

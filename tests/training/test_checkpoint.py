@@ -8,10 +8,11 @@ import os
 import pickle
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,7 +24,11 @@ from safetensors.torch import load_file, save_file
 
 import training
 from guiagent.errors import InfrastructureError
-from training.checkpoints.checkpoint import Generator, load, optimizer_state, reopen, save, verify
+from training.checkpoints import snapshot as snapshot_module
+from training.checkpoints.checkpoint import _seal, load, reopen, save, verify
+from training.checkpoints.shards import Learned
+from training.checkpoints.snapshot import Snapshot
+from training.checkpoints.states import Generator, optimizer_state, rng_state
 
 FILE_CALLS = {"open", "write", "fsync", "mkdir", "rename", "replace", "symlink", "unlink", "rmdir"}
 FILE_CALLS |= {"serialize_file"}  # safetensors
@@ -55,22 +60,36 @@ class Run:
             self.step += 1
         return self
 
-    def save_model(self, folder: Path) -> None:
-        save_file(self.model.state_dict(), folder / "model.safetensors")
-        (folder / "config.json").write_text('{"architectures": []}')
+    @property
+    def learned(self) -> Learned:
+        return Learned(dict(self.model.named_parameters()), self.optimizer)
+
+    @property
+    def bytes(self) -> int:
+        return sum(parameter.nbytes for parameter in self.model.parameters())
+
+    def export(self) -> Callable[[Path], object]:
+        weights = {name: x.clone() for name, x in self.model.state_dict().items()}
+
+        def write(folder: Path) -> None:
+            save_file(weights, folder / "model.safetensors")
+            (folder / "config.json").write_text('{"architectures": []}')
+
+        return write
+
+    def snapshot(self, **extra: Mapping[str, torch.Tensor]) -> Snapshot:
+        return Snapshot(self.learned, self, extra=extra)
 
     def save(self, root: Path, **state: Any) -> Path:
-        return save(
-            root, self.step, save_model=self.save_model, optimizer=self.optimizer, state=state, rng=self.rng
-        )
+        return save(root, self.step, self.snapshot(), state=state, rng=self.rng)
 
     @classmethod
     def resume(cls, root: Path) -> "Run":
         loaded = load(root)
         assert loaded is not None
         run = cls(seed=99)
-        run.model.load_state_dict(load_file(loaded.model / "model.safetensors"))
-        loaded.restore(run.optimizer, run.rng)
+        loaded.restore(run.learned)
+        loaded.restore_rng(run.rng)
         run.step = loaded.step
         return run
 
@@ -125,9 +144,10 @@ def test_an_optimiser_with_numbers_and_nothing_in_its_state(root: Path):
     run.train(2).save(root)
     loaded = load(root)
     assert loaded is not None
-    other = torch.optim.SGD(Run().model.parameters(), lr=0.5)
-    loaded.restore(other, run.rng)
-    assert other.state_dict() == run.optimizer.state_dict()
+    other = Run()
+    other.optimizer = torch.optim.SGD(other.model.parameters(), lr=0.5)
+    loaded.restore(other.learned)
+    assert other.optimizer.state_dict() == run.optimizer.state_dict()
 
 
 def test_the_callers_state_comes_back(root: Path):
@@ -146,18 +166,11 @@ def test_an_empty_folder_has_no_checkpoint(root: Path):
 
 
 def test_more_than_one_optimiser_and_named_tensors_come_back(root: Path):
-    """What a critic, adapters or a second optimiser need. An optimiser may come as its gathered state."""
+    """What a critic, adapters or a second optimiser need."""
     run = Run().train(3)
     critic = {"head.weight": torch.randn(3, 2).t(), "steps": torch.tensor(7)}
-    path = save(
-        root,
-        run.step,
-        save_model=run.save_model,
-        optimizer=optimizer_state(run.optimizer),
-        state={},
-        rng=run.rng,
-        extra={"critic": critic, "moments": optimizer_state(run.optimizer)[0]},
-    )
+    snapshot = run.snapshot(critic=critic, moments=optimizer_state(run.optimizer)[0])
+    path = save(root, run.step, snapshot, state={}, rng=run.rng)
     loaded = load(root)
     assert loaded is not None
     assert torch.equal(loaded.extra("critic")["head.weight"], critic["head.weight"])
@@ -180,9 +193,7 @@ def test_the_model_of_a_checkpoint_loads_in_plain_transformers(checkpoint: Path,
     with torch.no_grad():
         for parameter in learner.model.parameters():
             parameter += 0.01
-    path = save(
-        root, 1, save_model=learner.save, optimizer=learner.optimizer_state(), state=learner.state(), rng={}
-    )
+    path = save(root, 1, learner.snapshot(), state=learner.state(), rng={})
     program = (
         "import sys, safetensors.torch, transformers\n"
         "model = transformers.AutoModelForImageTextToText.from_pretrained(sys.argv[1])\n"
@@ -197,6 +208,64 @@ def test_the_model_of_a_checkpoint_loads_in_plain_transformers(checkpoint: Path,
     learned = learner.weights()
     assert loaded.keys() == learned.keys()
     assert all(torch.equal(loaded[name], learned[name]) for name in learned)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(root: Path):
+    """All weights in `model`, one file for the optimiser: the run opens that model, and saves as today."""
+    whole, run = Run().train(10), Run().train(4)
+    folder = root / "step-000004"
+    (folder / "model").mkdir(parents=True)
+    run.export()(folder / "model")
+    tensors, numbers = optimizer_state(run.optimizer)
+    save_file(tensors, folder / "optimizer.safetensors")
+    rng, rest = rng_state(run.rng)
+    save_file(rng, folder / "rng.safetensors")
+    said = {"step": 4, "state": {}, "optimizer": numbers, "rng": rest}
+    (folder / "state.json").write_text(json.dumps(said))
+    _seal(folder)
+
+    loaded = load(root)
+    assert loaded is not None
+    assert loaded.opens(Path("the policy that it began with")) == loaded.model
+    other = Run(seed=99)
+    other.model.load_state_dict(load_file(loaded.model / "model.safetensors"))
+    loaded.restore(other.learned)
+    loaded.restore_rng(other.rng)
+    other.step = loaded.step
+    other.train(3).save(root)
+    assert (root / "step-000007" / "shards").is_dir()
+    now = load(root)
+    assert now is not None
+    assert now.opens(Path("the policy that it began with")) == Path("the policy that it began with")
+    assert all(map(torch.equal, Run.resume(root).train(3).model.parameters(), whole.model.parameters()))
+
+
+def test_a_large_policy_is_exported_with_the_last_checkpoint_only(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = Run().train(1)
+    monkeypatch.setattr(snapshot_module, "EXPORT_BYTES", run.bytes - 1)
+    path = run.save(root)
+    assert not (path / "model").exists()
+    assert Run.resume(root).train(1).step == 2
+    last = save(root, 2, Snapshot(run.learned, run, last=True), state={}, rng=run.rng)
+    assert (last / "model" / "model.safetensors").exists()
+    monkeypatch.setattr(snapshot_module, "EXPORT_BYTES", run.bytes)
+    assert (run.save(root) / "model").exists()
+
+
+def test_a_checkpoint_of_another_model_is_refused_in_one_line(root: Path):
+    Run().train(1).save(root)
+    loaded = load(root)
+    assert loaded is not None
+    larger, other = torch.nn.Linear(5, 8), torch.nn.Linear(4, 8)
+    for model, says in (
+        (torch.nn.Sequential(larger), "is of another model: .*0.weight"),
+        (torch.nn.ModuleDict({"head": other}), "lacks 2 trained parameters, such as weights/head"),
+    ):
+        with pytest.raises(InfrastructureError, match=says) as error:
+            loaded.restore(Learned(dict(model.named_parameters())))
+        assert "\n" not in str(error.value)
 
 
 # Keeping
@@ -253,8 +322,8 @@ def test_any_flipped_byte_is_found_and_the_one_before_is_used(root: Path):
         "manifest.json",
         "model/config.json",
         "model/model.safetensors",
-        "optimizer.safetensors",
         "rng.safetensors",
+        "shards/shard-00001-model-00001-of-00001.safetensors",
         "state.json",
     ]
     for file in files:
@@ -335,18 +404,16 @@ def test_a_folder_that_may_not_be_listed_is_not_an_empty_one(root: Path, monkeyp
     assert names(root) == ["latest", "step-000001"]
 
 
-@pytest.mark.parametrize("name", ["optimizer.safetensors", "rng.safetensors", "extra-critic.safetensors"])
+@pytest.mark.parametrize("name", ["shards", "rng.safetensors", "extra-critic.safetensors"])
 def test_what_goes_bad_between_verifying_and_reading_is_one_line(root: Path, name: str):
     run = Run().train(1)
-    more = {"critic": {"head": torch.ones(2)}}
-    path = save(
-        root, 1, save_model=run.save_model, optimizer=run.optimizer, state={}, rng=run.rng, extra=more
-    )
+    path = save(root, 1, run.snapshot(critic={"head": torch.ones(2)}), state={}, rng=run.rng)
     loaded = load(root)
     assert loaded is not None
-    (path / name).unlink()
+    shutil.rmtree(path / name) if (path / name).is_dir() else (path / name).unlink()
     with pytest.raises(InfrastructureError, match=rf"cannot read .*{name}: No such file"):
-        loaded.restore(Run().optimizer, run.rng)
+        loaded.restore(Run().learned)
+        loaded.restore_rng(run.rng)
         loaded.extra("critic")
     with pytest.raises(InfrastructureError, match=r"cannot read .*step-000009"):
         reopen(root / "step-000009")
@@ -450,7 +517,7 @@ def test_all_is_synced_before_it_gets_its_name(root: Path, monkeypatch: pytest.M
     named = calls.index(("rename", str(path)))
     temporary = root / ".tmp-step-000001"
     inside = [path, *path.rglob("*")]
-    assert len(inside) == 8
+    assert len(inside) == 9
     assert {name for _, name in calls[:named]} == {str(temporary / item.relative_to(path)) for item in inside}
     assert calls[named + 1 :] == [("rename", str(root / "latest")), ("fsync", str(root))]
 
@@ -512,8 +579,9 @@ def test_an_interrupted_save_cleans_up_and_goes_on_rising(root: Path):
         raise KeyboardInterrupt
 
     run = Run().train(1)
+    run.export = lambda: interrupt  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        save(root, 1, save_model=interrupt, optimizer=run.optimizer, state={}, rng=run.rng)
+        run.save(root)
     assert names(root) == []
 
 

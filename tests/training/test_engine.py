@@ -244,7 +244,26 @@ async def test_cancelling_is_harmless_whether_the_turn_waits_or_runs(policy):
     assert len(again) == 2 and furthest(policy, again) <= EXACT
 
 
-async def test_forgetting_frees_the_cache(policy):
+async def test_a_sibling_takes_over_what_an_ended_conversation_has_left(policy):
+    """So do those that come one after another on one device, until the weights change."""
+    first = await converse(policy, "-", [screen(0)])
+    policy.forget("-")
+    for number, name in enumerate("abcdefghijklmnopqrst"):
+        before = encoded(policy.engine)
+        turns = await converse(policy, name, [screen(0)])
+        assert encoded(policy.engine) - before == 1
+        assert furthest(policy, turns) <= EXACT
+        policy.forget(name)
+        await converse(policy, name.upper(), [screen(50 + number)])
+        policy.forget(name.upper())
+    state = {name: tensor.clone() for name, tensor in policy.engine.model.state_dict().items()}
+    await asyncio.to_thread(policy.engine.load_weights, state, 1)
+    before = encoded(policy.engine)
+    await converse(policy, "d", [screen(0)])
+    assert encoded(policy.engine) - before == len(first[0].output.prompt_ids)
+
+
+async def test_a_forgotten_conversation_only_lends_its_slot(policy):
     histories = {name: await converse(policy, name, [screen(0), screen(1)]) for name in ("a", "b")}
     policy.forget("a")
     policy.forget("a")
@@ -253,9 +272,9 @@ async def test_forgetting_frees_the_cache(policy):
     for name, turns in histories.items():
         await converse(policy, name, [screen(2)], turns)
         assert furthest(policy, turns) <= EXACT
-    again = length_before_last_reply(histories["a"]) - len(histories["a"][0].output.prompt_ids)  # that is b's
-    added = len(histories["b"][2].output.prompt_ids) + 1
-    assert encoded(policy.engine) - prefilled == again + added
+        assert {"a", "b"} >= policy.engine._slots.conversations
+    added = [len(turns[2].output.prompt_ids) + 1 for turns in histories.values()]
+    assert encoded(policy.engine) - prefilled == sum(added)
 
 
 async def test_an_episodes_name_used_again_does_not_bring_back_its_cache(policy):

@@ -190,6 +190,26 @@ def test_the_conversation_idle_for_longest_goes_first_and_a_busy_one_never():
     assert held(slots) == {"a": {1.0}, "d": {4.0}, "e": {5.0}}
 
 
+def test_conversations_that_ended_leave_before_idle_ones_and_few_are_kept():
+    slots = make_slots(3 * 256)
+    for name, number in (("a", 1.0), ("b", 2.0), ("c", 3.0)):
+        fill(slots, name, 200, number)
+    slots.drop("c")
+    slots.drop("b")
+    assert len(list(slots)) == 3 and slots.conversations == {"a"}
+    for name, kept in (("d", 3), ("e", 3), ("f", 3)):
+        fill(slots, name, 200, 4.0)
+        assert len(list(slots)) == kept
+    assert held(slots) == {"d": {4.0}, "e": {4.0}, "f": {4.0}}
+    roomy = make_slots(10**6)
+    for number in range(100):
+        fill(roomy, str(number), 200, 0.0)
+        roomy.drop(str(number))
+    assert len(list(roomy)) == 16 and roomy.keys[0].shape[0] <= 32
+    roomy.free_ended()
+    assert not list(roomy)
+
+
 def test_a_single_conversation_is_let_in_whatever_its_length():
     slots = make_slots(256)
     fill(slots, "a", 200, 1.0)

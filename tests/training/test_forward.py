@@ -138,7 +138,7 @@ def test_many_logits_are_made_in_parts(monkeypatch):
     network = model("qwen3")
     whole = score(network, one, UNSAMPLED)
     expected = differentiated(network, whole)
-    monkeypatch.setattr(forward, "_LOGITS_AT_ONCE", 3 * 210)
+    monkeypatch.setattr(forward, "LOGITS_AT_ONCE", 3 * 210)
     parts = score(network, one, UNSAMPLED)
     assert torch.equal(parts.logprobs, whole.logprobs) and torch.equal(parts.entropy, whole.entropy)
     found = differentiated(network, parts)

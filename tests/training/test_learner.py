@@ -7,7 +7,7 @@ import io
 import json
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Observation, Score, Step, Trajectory
 from training.algorithms import ALGORITHMS
 from training.algorithms.algorithm import Algorithm
+from training.checkpoints.checkpoint import reopen, save
 from training.config import HistoryConfig, LoraConfig, UpdateConfig
 from training.engine.policy import LocalPolicy
 from training.engine.sampling import Sampling
@@ -167,6 +168,10 @@ def plain_gradient(
     return torch.cat([p.grad.reshape(-1).double() for p in model.parameters()])
 
 
+def longest_context(groups: list[Group]) -> int:
+    return max(len(one.ids) for group in groups for member in group.members for one in contexts(member))
+
+
 def difference(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm() / other.norm())
 
@@ -222,11 +227,12 @@ def test_steps_move_the_ratio_until_the_clip_takes_hold(checkpoint, encoder, gro
     assert seen[-1]["loss"] < seen[0]["loss"]
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 150, 16_384])
+@pytest.mark.parametrize("contexts_in_a_pass", [1, 2, 100])
 def test_the_gradient_is_that_of_one_batch_however_it_is_split(
-    checkpoint, encoder, groups, store, batch_tokens
+    checkpoint, encoder, groups, store, contexts_in_a_pass
 ):
     """And the members without an advantage, left out of the forward pass, do not change it."""
+    batch_tokens = contexts_in_a_pass * longest_context(groups)
     learner = make(checkpoint, encoder, batch_tokens=batch_tokens)
     plain = plain_gradient(checkpoint, groups, encoder, store)
     update = learner.step(groups, store.frame)
@@ -256,6 +262,7 @@ class _Threads:
         self.world = world
         self._meeting = threading.Barrier(world, timeout=120)
         self._said: list[list[float]] = [[] for _ in range(world)]
+        self._sent: dict[int, bytes] = {}
 
     def seen_by(self, rank: int) -> "_Thread":
         return _Thread(self, rank)
@@ -266,6 +273,14 @@ class _Threads:
         every = list(self._said)
         self._meeting.wait()
         return every
+
+    def scatter(self, rank: int, message: Callable[[int], bytes]) -> bytes:
+        if rank == 0:
+            self._sent = {other: message(other) for other in range(1, self.world)}
+        self._meeting.wait()
+        received = self._sent.get(rank, b"")
+        self._meeting.wait()
+        return received
 
 
 class _Thread:
@@ -278,12 +293,15 @@ class _Thread:
     def largest(self, values) -> list[float]:
         return [max(column) for column in zip(*self._threads.exchange(self.rank, list(values)), strict=True)]
 
+    def scatter(self, message) -> bytes:
+        return self._threads.scatter(self.rank, message)
+
 
 @pytest.mark.parametrize(("name", "world"), [("dart_paper", 2), ("arpo", 5)])
 def test_the_gradients_of_the_ranks_add_up(checkpoint, encoder, groups, store, name, world):
     """Also where a rank has nothing to compute."""
     threads = _Threads(world)
-    batch_tokens = 200  # several passes, not equally many for each rank
+    batch_tokens = longest_context(groups) + 10  # several passes, not equally many for each rank
     algorithm = ALGORITHMS[name]
     learners = [
         make(
@@ -393,6 +411,22 @@ def test_new_weights_reach_the_engine_and_a_folder(checkpoint, encoder, groups, 
     with TrajectoryStore(tmp_path / "trajectories", readonly=True) as store:
         update = again.step(sampled, store.frame)
     assert update.metrics["ratio_max"] <= 1 + 1e-5
+
+
+def test_the_next_step_changes_neither_what_is_published_nor_what_is_saved(
+    checkpoint, encoder, groups, store, tmp_path
+):
+    learner = make(checkpoint, encoder)
+    learner.step(groups, store.frame)
+    published, snapshot = learner.weights(), learner.snapshot()
+    before = {name: tensor.clone() for name, tensor in published.items()}
+    learner.step(groups, store.frame)
+    assert all(torch.equal(published[name], before[name]) for name in before)
+    assert any(not torch.equal(tensor, before[name]) for name, tensor in learner.weights().items())
+    path = save(tmp_path, 1, snapshot, state={"learner": learner.state()}, rng={})
+    other = make(checkpoint, encoder)
+    other.load(reopen(path))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in other.weights().items())
 
 
 def test_epochs_and_minibatches_are_optimiser_steps(checkpoint, encoder, groups, store):

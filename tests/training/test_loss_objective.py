@@ -389,6 +389,7 @@ def test_figures_of_a_clipped_step():
         {
             "ratio_mean": sum(flat) / 4,
             "ratio_max": 4.0,
+            "ratio_min": 0.5,
             "clipped_low": 0.25,
             "clipped_high": 0.25,
             "clipped_dual": 0.25,

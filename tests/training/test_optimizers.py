@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from guiagent.errors import InfrastructureError, UsageError
-from training.checkpoints.checkpoint import optimizer_state, restore_optimizer
+from training.checkpoints.states import optimizer_state, restore_optimizer
 from training.learner import optimizers
 
 needs_bitsandbytes = pytest.mark.skipif(

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from guiagent.storage.trajectories import TrajectoryStore
 from tests.drills.replayed import sample
 from tests.support.ranks import ADAPTERS, LABELLED, config_of, go_on, learn
+from tests.support.shards import whole_shards
 from training.algorithms import find_algorithm
 from training.checkpoints import checkpoint as checkpoints
 from training.distributed.parallel import shares
@@ -54,7 +55,7 @@ def runs(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
         codes = run_ranks(folder, 2)
         for name in ALGORITHMS:
             alone[name].append(
-                go_on(Learner, name, store, folder / "together" / name, folder / "came back" / name)
+                go_on(Learner, half, name, store, folder / "together" / name, folder / "came back" / name)
             )
     assert codes == [0, -9]  # rank 1 kills itself at the end
     return Runs(folder, alone, json.loads((folder / "found.json").read_text()))
@@ -82,19 +83,24 @@ def tensors(root: Path) -> dict[str, torch.Tensor]:
     """The weights and the optimiser's state of a checkpoint."""
     loaded = checkpoints.load(root)
     assert loaded is not None
-    return load_file(loaded.model / "model.safetensors") | load_file(loaded.path / "optimizer.safetensors")
+    return load_file(loaded.model / "model.safetensors") | whole_shards(loaded.path)
 
 
 def furthest(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
-    """The largest difference; half-precision tensors, which adapters were added to, may be rounded either
-    way."""
+    """The largest difference but for one value in 100,000.
+
+    Half-precision tensors, which adapters were added to, may be rounded either way. Adam divides a gradient
+    by its own size: where it is next to nothing, the order of a sum decides on a step of any size up to the
+    learning rate. That befalls single values; what is summed wrongly moves all of them.
+    """
     assert one.keys() == other.keys()
 
     def distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         rounding = 2**-7 * a.float().abs() if a.dtype == torch.bfloat16 else 0.0
-        return (a.float() - b.float()).abs() - rounding
+        return ((a.float() - b.float()).abs() - rounding).flatten()
 
-    return max(float(distance(one[name], other[name]).max()) for name in one)
+    all_of_them = torch.cat([distance(one[name], other[name]) for name in one])
+    return float(all_of_them.topk(len(all_of_them) // 100_000 + 1).values[-1])
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -160,6 +160,7 @@ async def test_an_engine_takes_whole_weights_and_comes_back_from_a_kill(
     ray: Any, one_node: None, checkpoint: Path
 ) -> None:
     from training.engine.engine import Request
+    from training.engine.transfer import packed, prepared
     from training.inputs.encoder import Encoder
     from training.launch.ray_driver import host_of
     from training.launch.ray_engines import EngineHost, RayEngine
@@ -171,10 +172,14 @@ async def test_an_engine_takes_whole_weights_and_comes_back_from_a_kill(
     engine = RayEngine("engine")
     request = Request("a", ids, frames)
     assert await host.generate.remote(request) is None  # it has no weights yet
-    assert not await host.load_weights.remote(b"torn", "0" * 32, 5)
+    state = open_model(checkpoint).state_dict()
+    torn = prepared(5, state, {}, 2**20)
+    assert await host.begin_weights.remote(5, torn.plan)
+    assert await host.take_bucket.remote(5, 0, packed(torn, 0)[0], "0" * 32) is False
+    assert await host.take_bucket.remote(4, 0, *packed(torn, 0)) is None
+    assert await host.load_weights.remote(5) is False
     assert await host.version.remote() == -1
     try:
-        state = open_model(checkpoint).state_dict()
         await asyncio.to_thread(engine.load_weights, state, 7)
         completion = await engine.generate(request)
         assert completion.versions == [(0, 7)] and 1 <= len(completion.ids) <= 4

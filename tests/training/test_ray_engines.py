@@ -140,8 +140,7 @@ async def test_a_host_that_died_is_sent_all_screenshots_and_what_it_did_is_still
         cluster.kill(hosts.host)
 
 
-def test_what_a_host_did_in_an_earlier_life_is_not_lost() -> None:
-    pytest.importorskip("ray", reason="there is no Ray")
+def test_what_a_host_did_in_an_earlier_life_is_not_lost(ray: Any) -> None:
     from training.launch.ray_engines import _Total
 
     total = _Total()

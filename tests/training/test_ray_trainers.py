@@ -13,7 +13,7 @@ from guiagent.storage.trajectories import TrajectoryStore
 from tests.drills.replayed import sample
 from tests.support.ranks import config_of, learn, learn_on_ray, listening
 from training.algorithms import find_algorithm
-from training.config import RayConfig
+from training.config import RayConfig, TrainConfig
 from training.distributed.parallel import LostProcess
 from training.inputs.encoder import Encoder
 from training.learner.learner import Learner
@@ -32,7 +32,7 @@ def test_two_trainers_on_a_cluster_of_its_own_learn_what_one_process_does(
 
     from training.launch.ray import _cluster
 
-    asked = RayConfig(trainers=2)
+    asked = TrainConfig(policy=str(checkpoint), ray=RayConfig(trainers=2))
     with _cluster(asked) as scratch:
         from training.launch.ray_driver import trainers
 
@@ -67,23 +67,19 @@ def test_a_lost_trainer_is_told_from_a_mistake(ray: Any) -> None:
 
 
 def test_a_follower_opens_the_same_checkpoint_or_none(tmp_path: Path) -> None:
-    from training.launch.leading import _found, _Open, _seal
+    from training.launch.leading import _found, _seal
 
     folders = {name: tmp_path / name / "step-000001" for name in ("leader", "same", "other")}
     for name, folder in folders.items():
         folder.mkdir(parents=True)
         (folder / "manifest.json").write_text("another" if name == "other" else "one")
-    seal = _seal(folders["leader"] / "model")
-
-    def asked(name: str) -> _Open:
-        return _Open(str(folders[name] / "model"), seal, "", 1.0, 1)
-
-    assert _found(asked("same"), None) == folders["same"] / "model"
-    assert _found(asked("other"), lambda _: folders["same"]) == folders["same"] / "model"
+    seal = _seal(folders["leader"])
+    assert _found(folders["same"], seal, None) == folders["same"]
+    assert _found(folders["other"], seal, lambda _: folders["same"]) == folders["same"]
     with pytest.raises(InfrastructureError, match="all nodes share"):
-        _found(asked("other"), None)
+        _found(folders["other"], seal, None)
     with pytest.raises(InfrastructureError, match="all nodes share"):
-        _found(asked("other"), lambda _: tmp_path / "nowhere")
+        _found(folders["other"], seal, lambda _: tmp_path / "nowhere")
 
 
 def test_a_follower_fetches_the_checkpoint_of_a_run_at_a_url(ray: Any, tmp_path: Path) -> None:

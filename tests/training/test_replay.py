@@ -14,6 +14,7 @@ from guiagent.errors import InfrastructureError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import PolicyOutput, Score, Step, Trajectory
 from tests.support.groups import FAULT, advantages, close_group, member, rescued, take
+from training.advantages import group_advantages
 from training.algorithms import ALGORITHMS
 from training.replay import Group, Replay, ReplayStats
 from training.replay.scheduler import Limits
@@ -109,12 +110,36 @@ def test_dynamic_sampling_drops_and_counts_groups_without_contrast(values, taken
     assert replay.stats.masked == values.count(None)
 
 
-def test_failures_that_earned_different_rewards_are_a_contrast():
-    replay = Replay(None, 0, flat_groups="drop")
+@pytest.mark.parametrize(("flat_groups", "taken"), [("keep", 1), ("drop", 1), ("drop_by_outcome", 0)])
+def test_failures_that_earned_different_rewards_are_a_contrast_unless_outcomes_alone_count(
+    flat_groups, taken
+):
+    replay = Replay(None, 0, flat_groups=flat_groups)
     group = replay.open_group("a", 0, 2)
     for index, reward in enumerate((-1.0, 0.0)):
         replay.add(member(group, index, size=2, score=Score(0.0, "judge", reward=reward)))
-    assert len(take(replay)) == 1
+    assert (len(take(replay)), replay.stats.flat) == (taken, 1 - taken)
+
+
+def test_a_format_penalty_is_never_the_only_contrast_where_outcomes_count_alone():
+    """ARPO keeps a group that failed as a whole, and learns from it which episode could not be parsed."""
+    for flat_groups, taken in (("keep", 1), ("drop_by_outcome", 0)):
+        replay = Replay(ARPO.replay, 0, flat_groups=flat_groups)
+        group = replay.open_group("a", 0, 2)
+        unreadable = Step("", 1, 1, PolicyOutput("?", error="no action"))
+        replay.add(member(group, 0, size=2))
+        replay.add(member(group, 1, size=2, steps=[unreadable]))
+        groups = take(replay)
+        assert (len(groups), replay.stats.flat) == (taken, 1 - taken)
+        for one in groups:
+            assert group_advantages([ARPO.reward(t) for t in one.members])[0] > 0
+
+
+def test_a_closed_group_tells_its_known_outcomes_even_if_it_is_dropped():
+    replay = Replay(None, 0, flat_groups="drop")
+    group = replay.open_group("a", 0, 3)
+    told = [replay.add(member(group, i, value, size=3)) for i, value in enumerate((1.0, None, 1.0))]
+    assert told == [None, None, [1.0, 1.0]]
 
 
 def test_dynamic_sampling_goes_on_after_a_restart(tmp_path: Path):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guiagent.errors import InfrastructureError
+from guiagent.errors import StalledError
 from guiagent.types import Trajectory
 from tests.support.groups import close_group, member, take
 from training.algorithms.algorithm import FromBuffer, PositiveMix, ReplayRule, RescueAllFail
@@ -150,7 +150,7 @@ def test_more_than_fifty_batches_of_nothing_in_a_row_end_the_run_in_one_line():
         log += close_group(replay, 1.0, 1.0)
     assert take(replay, 2) == []
     log += close_group(replay, None, 0.0)
-    with pytest.raises(InfrastructureError, match="101 groups in a row taught nothing: 100 whose") as error:
+    with pytest.raises(StalledError, match="101 groups in a row taught nothing: 100 whose") as error:
         take(replay, 2)
     assert "\n" not in str(error.value) and "1 of which too few outcomes are known" in str(error.value)
     assert len(take(replay, 1)) == 1  # what there is is taken all the same

@@ -257,7 +257,9 @@ async def test_a_task_that_cannot_be_judged_comes_less_often_and_an_outage_chang
     for name, verdict, expected in (("silence", SILENCE, 0.5 * 0.9**8), ("outage", OUTAGE, 0.5)):
         judge = LeftOfTheMiddle(lambda number, verdict=verdict: verdict)
         rolled = await roll(pool, tmp_path / name, judge, until=8, tasks=TASKS[:1], policy=Clicker(most=8))
-        assert rolled.curriculum["success"] == {TASKS[0]: pytest.approx(expected)}
+        (known,) = rolled.curriculum["tasks"].values()
+        assert known["success"] == pytest.approx(expected)
+        assert known["variance"] == pytest.approx(expected / 2)  # it began at 0.25, and shrank alike
         assert [entry.outcome.refusal for entry in files.read(tmp_path / name) if entry.outcome] == [
             "not_judgeable"
         ] * 2

@@ -74,6 +74,15 @@ def test_who_teaches(objective: Objective, found: TrainingSample, has_gradient: 
     assert found.has_gradient(objective) is has_gradient
 
 
+def test_what_only_kl_or_entropy_moves_does_not_teach():
+    for term in ({"kl": Kl(form="k3", coef=0.1)}, {"entropy": EntropyTerm(coef=0.1)}):
+        objective = replace(ARPO, **term)
+        assert lesson([0.0, 0.0]).has_gradient(objective) and not lesson([0.0, 0.0]).teaches(objective)
+        assert lesson([0.0, 0.5]).teaches(objective)
+    assert lesson([0.0, 0.0], labels=("wrong", None)).teaches(STEVE)
+    assert not lesson([0.5], reward=None).teaches(ARPO)
+
+
 def test_the_totals_are_of_all_that_is_not_masked_and_of_turns_that_sampled_something():
     idle = TrainingSample(
         episode(0.0, 3, 0, 2), False, 0.0, []

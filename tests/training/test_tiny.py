@@ -244,7 +244,7 @@ class Cut(Exception):
 
 
 def test_a_fit_that_was_cut_goes_on_bit_by_bit(tmp_path, monkeypatch):
-    """Cut before there is a checkpoint, and between two."""
+    """Cut before there is a checkpoint, and while one is written beside the fit."""
     monkeypatch.setattr(supervised, "_REPORT_S", -1.0)
     config = WarmStartConfig(demonstrations=2, steps=5, batch=2, processes=1)
     demonstrated(tmp_path / "whole")
@@ -264,7 +264,8 @@ def test_a_fit_that_was_cut_goes_on_bit_by_bit(tmp_path, monkeypatch):
             warm_start.fit(tmp_path / "cut", config, stop)
         assert not (tmp_path / "cut" / "policy").exists()
     folder = warm_start.fit(tmp_path / "cut", config, lambda progress: told.append(progress.done))
-    assert told == [1, 2, 3, 1, 2, 3, 4, 5]
+    assert told[:6] == [1, 2, 3, 1, 2, 3]
+    assert told[6:] in ([4, 5], [3, 4, 5])  # the third was written or was not when the fit was cut
     cut = load_file(folder / "model.safetensors")
     assert whole.keys() == cut.keys() and all(torch.equal(whole[name], cut[name]) for name in whole)
     assert warm_start.fit(tmp_path / "cut", config, stop) == folder  # finished: nothing is left to do

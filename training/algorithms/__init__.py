@@ -1,6 +1,6 @@
 """All algorithms by the name that a recipe gives; importing them needs no torch."""
 
-from guiagent.errors import UsageError
+from guiagent.errors import UsageError, nearest
 from training.algorithms.adagrpo import ADAGRPO
 from training.algorithms.algorithm import Algorithm
 from training.algorithms.arpo import ARPO
@@ -37,5 +37,6 @@ ALGORITHMS: dict[str, Algorithm] = {
 def find_algorithm(name: str) -> Algorithm:
     """Return the algorithm of that name. Raises UsageError if there is none."""
     if name not in ALGORITHMS:
-        raise UsageError(f"no algorithm {name!r}; known: {', '.join(ALGORITHMS)}")
+        known = ", ".join(ALGORITHMS)
+        raise UsageError(f"no algorithm {name!r}{nearest(name, ALGORITHMS) or f'; known: {known}'}")
     return ALGORITHMS[name]

@@ -16,18 +16,11 @@ from typing import Literal
 
 from guiagent.types import Trajectory
 from rewards.judges.step import Label
+from training.config import Aggregation, FlatGroups
 
 Level = Literal["token", "turn", "sequence", "running"]
 """The tokens over which a ratio's geometric mean is taken: the token alone, the turn's (ST-PPO), the
 trajectory's (GSPO), or the trajectory's so far."""
-
-Aggregation = Literal[
-    "token_mean",  # every token of the optimiser step has the same weight (DAPO)
-    "turn_mean_token_mean",  # every turn has: seq-mean-token-mean of papers that cut samples at steps
-    "traj_mean_token_mean",  # every trajectory has, and within it every token
-    "traj_mean_turn_mean_token_mean",  # every trajectory has, within it every turn, within that every token
-    "token_sum",  # a sum divided by a constant: trajectories times the longest possible one (Dr. GRPO)
-]
 
 Signal = Literal[
     "reference",  # log-probabilities under a frozen copy of the starting policy
@@ -145,6 +138,12 @@ class Objective:
     negatives: float | None = None
 
 
+def reads_reference(objective: Objective) -> bool:
+    """Whether the loss needs the reference's log-probabilities."""
+    preference = isinstance(objective.surrogate, Kto | Regression)
+    return preference or objective.kl is not None or objective.negatives is not None
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdvantageInput:
     """What credit may read of one trajectory. Signals that the algorithm does not name are None."""
@@ -222,8 +221,8 @@ ReplayRule = RescueAllFail | PositiveMix | FromBuffer
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """A published algorithm. `flat_groups` "drop" is DAPO's dynamic sampling; `min_std` drops groups whose
-    rewards deviate by less (UI-S1)."""
+    """A published algorithm. `flat_groups` "drop" is DAPO's dynamic sampling, "drop_by_outcome" its form for
+    rewards that tell failures apart; `min_std` drops groups whose rewards deviate by less (UI-S1)."""
 
     name: str
     paper: str  # arXiv number
@@ -231,6 +230,6 @@ class Algorithm:
     credit: Credit
     objective: Objective
     replay: ReplayRule | None = None
-    flat_groups: Literal["keep", "drop"] = "keep"
+    flat_groups: FlatGroups = "keep"
     min_std: float = 0.0
     signals: frozenset[Signal] = frozenset()

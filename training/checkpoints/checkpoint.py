@@ -1,8 +1,8 @@
 """Checkpoints that survive a kill at any instant: a folder `step-000123/` is complete or absent.
 
-    model/                 what the caller's `save_model` wrote: an ordinary Hugging Face folder
-    optimizer.safetensors  the optimiser's tensors, by "<parameter>.<name>"
-    extra-*.safetensors    whatever else is learned: a critic, its optimiser, adapters
+    shards/                the trained parameters and the optimiser's tensors, a part from each process
+    model/                 the policy as an ordinary Hugging Face folder, where one was exported
+    extra-*.safetensors    whatever else is learned: a critic and its optimiser
     rng.safetensors        the torch generators
     state.json             the optimiser's numbers, the other generators, and the caller's own state
     manifest.json          the xxh3-128 and the size of each of these, and of itself
@@ -10,43 +10,40 @@
 A checkpoint is written to a temporary folder, synced file by file, and renamed. The link `latest` is for
 people; `load` trusts only what it verifies. Nothing here is ever unpickled.
 
-A checkpoint does not depend on the number of processes: the optimiser's tensors are written whole, and each
-process that restores takes its shard of them.
+A checkpoint does not depend on the number of processes that wrote it. What is not trained is not in it: it is
+read again from the policy that the run began with. A policy of up to 1 GiB is exported with every checkpoint,
+a larger one with the last of a run. Checkpoints of earlier versions, with all weights in `model/` and one
+`optimizer.safetensors`, are still read.
 """
 
-import hashlib
 import json
 import logging
 import os
-import random
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
+import msgspec
 import xxhash
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch.optim import Optimizer
 
 from guiagent.errors import InfrastructureError
-from training.distributed.parallel import sharded_like, whole
+from training.checkpoints.digests import Written, difference, sync, written_in
+from training.checkpoints.shards import Learned, read_shards
+from training.checkpoints.snapshot import MODEL, SHARDS, Snapshot, extra_file
+from training.checkpoints.states import Generator, restore_optimizer, restore_rng, rng_state
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{6,})(?:\.(\d+))?")
 _TEMPORARY = ".tmp-"
+_WHOLE_OPTIMIZER = "optimizer.safetensors"  # of earlier versions
 
-_NOTHING: Mapping[str, Mapping[str, Tensor]] = {}
-
-OptimizerState = tuple[
-    dict[str, Tensor], dict[str, Any]
-]  # tensors by "<parameter>.<name>", and as JSON the rest
-Generator = random.Random | np.random.Generator | torch.Generator
+_NO_FILES: Mapping[str, Written] = {}
 
 
 @dataclass(frozen=True)
@@ -63,19 +60,37 @@ class Loaded:
 
     @property
     def model(self) -> Path:
-        """The folder that `from_pretrained` reads."""
-        return self.path / "model"
+        """The folder that `from_pretrained` reads, if the policy was exported."""
+        return self.path / MODEL
+
+    def opens(self, start: Path) -> Path:
+        """The model to open before `restore`: what the run began with, whose trained weights are replaced."""
+        return start if SHARDS in self._files else self.model
 
     def extra(self, name: str) -> dict[str, Tensor]:
         """The extra tensors saved under a name; {} if none were. Raises InfrastructureError."""
-        return self._tensors(_extra_file(name)) if _extra_file(name) in self._files else {}
+        return self._tensors(extra_file(name)) if extra_file(name) in self._files else {}
 
-    def restore(self, optimizer: Optimizer, rng: Mapping[str, Generator]) -> None:
-        """Restore the optimiser and the generators, by their names.
+    def restore(self, learned: Learned) -> None:
+        """Restore what is learned, as far as this process has it.
 
-        Raises InfrastructureError if they cannot be read after all.
+        Raises InfrastructureError if they cannot be read after all, or are not those of this model.
         """
-        restore_optimizer(optimizer, self._tensors("optimizer.safetensors"), self._optimizer)
+        if SHARDS in self._files:
+            try:
+                read_shards(self.path / SHARDS, learned, self._optimizer)
+            except (OSError, SafetensorError, RuntimeError) as error:
+                raise _unreadable(self.path / SHARDS, error) from error
+            except ValueError as error:
+                raise InfrastructureError(
+                    f"{self.path} is of another model: {error}; go on with the policy and the update.lora "
+                    "that the run began with"
+                ) from error
+        elif learned.optimizer is not None:
+            restore_optimizer(learned.optimizer, self._tensors(_WHOLE_OPTIMIZER), self._optimizer)
+
+    def restore_rng(self, rng: Mapping[str, Generator]) -> None:
+        """Restore random generators, by their names. Raises InfrastructureError if they cannot be read."""
         restore_rng(rng, self._tensors("rng.safetensors"), self._rng)
 
     def _tensors(self, name: str) -> dict[str, Tensor]:
@@ -86,40 +101,29 @@ class Loaded:
 
 
 def save(
-    root: Path,
-    step: int,
-    *,
-    save_model: Callable[[Path], object],
-    optimizer: Optimizer | OptimizerState,
-    state: dict[str, Any],
-    rng: Mapping[str, Generator],
-    extra: Mapping[str, Mapping[str, Tensor]] = _NOTHING,
+    root: Path, step: int, snapshot: Snapshot, *, state: dict[str, Any], rng: Mapping[str, Generator]
 ) -> Path:
     """Write a checkpoint durably and return its folder; keep only it and the last whole one before it.
 
-    `state` is JSON; `extra` are named sets of more tensors. If the step was saved before (a run that went
-    back, a last save), the name gets the suffix `.1`: no checkpoint is ever overwritten. After a run went
-    back to an older checkpoint, the later ones are removed.
+    For rank 0; the others follow their own snapshots. `state` is JSON. If the step was saved before (a run
+    that went back, a last save), the name gets the suffix `.1`: no checkpoint is ever overwritten. After a
+    run went back to an older checkpoint, the later ones are removed.
 
     Raises:
         InfrastructureError: the disk is full or failing; the earlier checkpoints are untouched.
     """
-    tensors, numbers = optimizer_state(optimizer) if isinstance(optimizer, Optimizer) else optimizer
     try:
         root.mkdir(parents=True, exist_ok=True)
         _sweep(root)
         temporary = root / f"{_TEMPORARY}step-{step:06d}"
-        (temporary / "model").mkdir(parents=True)
+        temporary.mkdir()
         try:
-            save_model(temporary / "model")
-            save_file(tensors, temporary / "optimizer.safetensors")
-            for name, more in extra.items():
-                save_file({key: one.contiguous() for key, one in more.items()}, temporary / _extra_file(name))
+            others = snapshot.write(temporary)
             rng_tensors, rng_rest = rng_state(rng)
             save_file(rng_tensors, temporary / "rng.safetensors")
-            saved = {"step": step, "state": state, "optimizer": numbers, "rng": rng_rest}
+            saved = {"step": step, "state": state, "optimizer": snapshot.numbers, "rng": rng_rest}
             (temporary / "state.json").write_text(json.dumps(saved))
-            _seal(temporary)
+            _seal(temporary, others)
             path = _new_name(root, step)
             os.rename(temporary, path)
         except BaseException:
@@ -132,6 +136,8 @@ def save(
             f"the checkpoint of step {step} could not be saved in {root}: {_reason(error)}; the earlier ones "
             "are untouched: make room, then start the run again to go on from the last of them"
         ) from error
+    finally:
+        snapshot.abandon()
     return path
 
 
@@ -178,72 +184,14 @@ def verify(path: Path) -> str | None:
         manifest = json.loads(raw)
         if raw != _manifest_bytes(manifest["files"]):
             return "manifest.json is damaged"
-        for name, written in manifest["files"].items():
-            file = path / name
-            if file.stat().st_size != written["bytes"]:
-                return f"{name} has {file.stat().st_size} bytes, not {written['bytes']}"
-            if _hash(file) != written["xxh3_128"]:
-                return f"{name} is damaged"
-    except (ValueError, TypeError, KeyError, AttributeError):
+        for name, expected in msgspec.convert(manifest["files"], dict[str, Written]).items():
+            if found := difference(path / name, expected):
+                return f"{name} {found}"
+    except (ValueError, TypeError, KeyError, AttributeError, msgspec.ValidationError):
         return "manifest.json is damaged"
     except OSError as error:
         return f"{name}: {error.strerror}"
     return None
-
-
-def optimizer_state(optimizer: Optimizer) -> OptimizerState:
-    """An optimiser's state as tensors, by "<parameter>.<name>", and as JSON: all else in its state dict.
-
-    Collective if its parameters are sharded; only rank 0 has the tensors then.
-    """
-    saved = Optimizer.state_dict(optimizer)  # bitsandbytes' own nests its tensors in one more dictionary
-    tensors: dict[str, Tensor] = {}
-    numbers: dict[str, dict[str, Any]] = {}
-    for parameter, values in saved["state"].items():
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                tensors[f"{parameter}.{name}"] = whole(value).contiguous()
-            else:
-                numbers.setdefault(str(parameter), {})[name] = value
-    return tensors, {"state": numbers, "param_groups": saved["param_groups"]}
-
-
-def restore_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
-    """Load what `optimizer_state` returned into an optimiser over the same parameters in the same order."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    state: dict[int, dict[str, Any]] = {int(key): dict(values) for key, values in rest["state"].items()}
-    for key, tensor in tensors.items():
-        number, name = key.split(".", 1)
-        state.setdefault(int(number), {})[name] = sharded_like(tensor, parameters[int(number)])
-    groups = [
-        {key: tuple(value) if key == "betas" else value for key, value in group.items()}
-        for group in rest["param_groups"]
-    ]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
-
-
-def rng_state(rng: Mapping[str, Generator]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The states of random generators, by their names: torch's as tensors, Python's and numpy's as JSON."""
-    tensors = {name: g.get_state() for name, g in rng.items() if isinstance(g, torch.Generator)}
-    numbers: dict[str, Any] = {}
-    for name, generator in rng.items():
-        if isinstance(generator, random.Random):
-            numbers[name] = generator.getstate()
-        elif isinstance(generator, np.random.Generator):
-            numbers[name] = generator.bit_generator.state
-    return tensors, numbers
-
-
-def restore_rng(rng: Mapping[str, Generator], tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-    """Restore generators from what `rng_state` returned, which may have been through JSON."""
-    for name, generator in rng.items():
-        if isinstance(generator, torch.Generator):
-            generator.set_state(tensors[name])
-        elif isinstance(generator, random.Random):
-            version, internal, gauss = numbers[name]
-            generator.setstate((version, tuple(internal), gauss))
-        else:
-            generator.bit_generator.state = numbers[name]
 
 
 def _opened(path: Path, refused: tuple[str, ...]) -> Loaded:
@@ -267,43 +215,23 @@ def _reason(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
 
 
-def _extra_file(name: str) -> str:
-    return f"extra-{name}.safetensors"
+def _seal(folder: Path, others: Mapping[str, Written] = _NO_FILES) -> None:
+    """Sync every file, write and sync the manifest, and sync the folders that hold them.
 
-
-def _seal(folder: Path) -> None:
-    """Sync every file, write and sync the manifest, and sync the folders that hold them."""
+    `others` were written, hashed and made durable by other processes.
+    """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
+    own = [file for file in files if str(file.relative_to(folder)) not in others]
     manifest = folder / "manifest.json"
-    manifest.write_bytes(
-        _manifest_bytes(
-            {
-                str(file.relative_to(folder)): {"bytes": file.stat().st_size, "xxh3_128": _hash(file)}
-                for file in files
-            }
-        )
-    )
+    manifest.write_bytes(_manifest_bytes(msgspec.to_builtins({**written_in(folder, own), **others})))
     for path in (*files, manifest, *(path for path in folder.rglob("*") if path.is_dir()), folder):
-        _sync(path)
+        sync(path)
 
 
 def _manifest_bytes(files: dict[str, Any]) -> bytes:
     """The manifest of `files`, byte for byte, with its own hash."""
     listed = json.dumps(files, indent=1, sort_keys=True)
     return f'{{"files": {listed},\n"xxh3_128": "{xxhash.xxh3_128_hexdigest(listed.encode())}"}}\n'.encode()
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, xxhash.xxh3_128).hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _checkpoints(root: Path) -> dict[tuple[int, int], Path]:
@@ -332,7 +260,7 @@ def _point(root: Path, path: Path) -> None:
     link = root / f"{_TEMPORARY}latest"
     link.symlink_to(path.name)
     link.replace(root / "latest")
-    _sync(root)
+    sync(root)
 
 
 def _prune(root: Path, newest: Path) -> None:

@@ -1,36 +1,31 @@
 """The state of a run: everything that a killed run needs to continue exactly from its last checkpoint."""
 
 import asyncio
+import copy
+import json
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from torch import Tensor
-from torch.optim import Optimizer
-
 from guiagent.types import Trajectory
 from rewards.curriculum import Curriculum
 from training.checkpoints import checkpoint
-from training.checkpoints.checkpoint import Loaded, OptimizerState
+from training.checkpoints.checkpoint import Loaded
+from training.checkpoints.saver import Saver
+from training.checkpoints.snapshot import Snapshot
 
 
 class LearnerState(Protocol):
     """The part of `training.learner.learner.Learner` that checkpoints keep."""
 
-    optimizer: Optimizer
-
-    def save(self, directory: Path) -> None: ...
-
     def state(self) -> dict[str, Any]: ...
 
-    def optimizer_state(self) -> OptimizerState: ...
+    def snapshot(self, *, last: bool = False) -> Snapshot: ...
 
-    def critic_state(self) -> dict[str, Tensor]: ...
-
-    def restore(self, state: Mapping[str, Any], critic: dict[str, Tensor]) -> None: ...
+    def load(self, loaded: Loaded) -> None: ...
 
 
 class ReplayState(Protocol):
@@ -63,6 +58,7 @@ class RunState:
     refused: tuple[str, ...] = ()  # damaged checkpoints that were passed over on the way
     _ticked: float = field(default_factory=time.monotonic)
     _saved: float = field(default_factory=time.monotonic)
+    _saver: Saver = field(default_factory=Saver)
 
     def load(self, loaded: Loaded | None, store: Iterable[Trajectory]) -> None:
         """Restore every part from the checkpoint, if there is one; `store` has the later episodes as well.
@@ -74,38 +70,52 @@ class RunState:
             self.seconds = float(loaded.state["seconds"])
             self.recorded = loaded.state["told"]
             self.curriculum.restore(loaded.state["curriculum"])
-            loaded.restore(self.learner.optimizer, {"rollouts": self.rng})
-            self.learner.restore(loaded.state["learner"], loaded.extra("critic"))
+            loaded.restore_rng({"rollouts": self.rng})
+            self.learner.load(loaded)
         self.replay.restore(loaded.state["replay"] if loaded else None, store, version=self.step)
 
-    async def save(self) -> Path:
-        """Write a checkpoint in a thread and return its folder.
+    async def begin_saving(self, *, last: bool = False) -> None:
+        """Begin to write a checkpoint, and return when learning may go on: it is written beside it.
 
-        Rollouts go on meanwhile: the state that they change is read before the first thread begins.
+        One is written at a time. Raises InfrastructureError if the one before could not be written.
         """
+        await asyncio.to_thread(self._saver.settle)
         self._saved = time.monotonic()
-        state = {
-            "seconds": self.seconds,
-            "replay": self.replay.state(),
-            "curriculum": self.curriculum.state(),
-            "learner": self.learner.state(),
-            "told": self.recorded,
-        }
-        optimizer = await asyncio.to_thread(self.learner.optimizer_state)
-        return await asyncio.to_thread(
-            checkpoint.save,
-            self.folder,
-            self.step,
-            save_model=self.learner.save,
-            optimizer=optimizer,
-            state=state,
-            rng={"rollouts": self.rng},
-            extra={"critic": critic} if (critic := self.learner.critic_state()) else {},
+        # Read now, at one instant: rollouts go on while the learner's part is copied.
+        state = json.loads(
+            json.dumps(
+                {
+                    "seconds": self.seconds,
+                    "replay": self.replay.state(),
+                    "curriculum": self.curriculum.state(),
+                    "learner": self.learner.state(),
+                    "told": self.recorded,
+                }
+            )
         )
+        rng, step = {"rollouts": copy.copy(self.rng)}, self.step
+
+        def begin() -> None:
+            snapshot = self.learner.snapshot(last=last)
+            self._saver.begin(lambda: checkpoint.save(self.folder, step, snapshot, state=state, rng=rng))
+
+        await asyncio.to_thread(begin)
+
+    async def save(self) -> Path:
+        """Write the run's last checkpoint, which has the policy's folder, and return its path."""
+        await self.begin_saving(last=True)
+        path = await asyncio.to_thread(self._saver.settle)
+        assert path is not None
+        return path
+
+    async def finish_saving(self) -> None:
+        """Wait for the checkpoint that is being written, however that ends."""
+        await asyncio.to_thread(self._saver.wait)
 
     def is_due(self, minutes: float) -> bool:
-        """Whether the last checkpoint is older than `minutes`."""
-        return time.monotonic() - self._saved > 60 * minutes
+        """Whether the last checkpoint is older than `minutes`; not while one is being written."""
+        late = time.monotonic() - self._saved > 60 * minutes
+        return self._saver.failed or (late and not self._saver.busy)
 
     def start_clock(self) -> None:
         self._ticked = time.monotonic()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from guiagent.storage.trajectories import whole_entries
+from guiagent.storage.segments import whole_entries
 from training.checkpoints.storage import PART_BYTES, Part, Storage
 
 OWN = "mirror.json"  # in the folder, with its writer identity; never uploaded

@@ -10,7 +10,7 @@ order and equally often. A process that has nothing left to compute repeats a co
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
@@ -24,6 +24,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from guiagent.errors import InfrastructureError
+from training.distributed.writers import GlooWriters
 
 MEETING = "GUIAGENT_MEETING"  # environment variable: where processes of this machine meet
 STEP_TIMEOUT = timedelta(minutes=10)  # a process that is later than this for a step counts as dead
@@ -39,11 +40,12 @@ class LostProcess(InfrastructureError):
 class Distributed:
     """The processes of torch.distributed's default group, as `training.distributed.ranks.ProcessGroup`."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.rank = dist.get_rank()
         self.world = dist.get_world_size()
-        self.device = _device()
+        self.device = device
         self._messages = dist.new_group(backend="gloo", timeout=_IDLE_TIMEOUT)
+        self.writers = GlooWriters(dist.new_group(backend="gloo", timeout=_IDLE_TIMEOUT))
 
     def sum(self, values: Sequence[float]) -> list[float]:
         return self._reduced(values, dist.ReduceOp.SUM)
@@ -64,6 +66,19 @@ class Distributed:
         dist.broadcast(message, 0, self._messages)
         return message.numpy().tobytes()
 
+    def scatter(self, message: Callable[[int], bytes]) -> bytes:
+        if self.rank:
+            length = torch.zeros(1, dtype=torch.long)
+            dist.recv(length, 0, self._messages)
+            received = torch.empty(int(length), dtype=torch.uint8)
+            dist.recv(received, 0, self._messages)
+            return received.numpy().tobytes()
+        for rank in range(1, self.world):
+            sent = torch.frombuffer(bytearray(message(rank)), dtype=torch.uint8)
+            dist.send(torch.tensor([len(sent)]), rank, self._messages)
+            dist.send(sent, rank, self._messages)
+        return b""
+
     def _reduced(self, values: Sequence[float], operation: dist.ReduceOp.RedOpType) -> list[float]:
         if not values:
             return []
@@ -73,14 +88,15 @@ class Distributed:
 
 
 @contextmanager
-def joined(meeting: str | Store | None = None) -> Iterator[Distributed]:
+def joined(meeting: str | Store | None = None, gpu: int | None = None) -> Iterator[Distributed]:
     """Join the processes that a launcher started: over NCCL if each has a GPU, over gloo on CPUs.
 
     They meet at `meeting`, a URL or a store of torch.distributed; by default the one that the environment
-    names. $RANK, $WORLD_SIZE and $LOCAL_RANK identify this process.
+    names. $RANK, $WORLD_SIZE and $LOCAL_RANK identify this process; its GPU is `gpu`, by default the one of
+    its $LOCAL_RANK.
     All of them raise LostProcess if one dies, or is ten minutes late for a step.
     """
-    device = _device()
+    device = _device(gpu)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     with collective("joining the others"):
@@ -89,7 +105,7 @@ def joined(meeting: str | Store | None = None) -> Iterator[Distributed]:
         meeting = meeting or os.environ.get(MEETING, "env://")
         met = {"store": meeting} if isinstance(meeting, Store) else {"init_method": meeting}
         dist.init_process_group(backend, timeout=STEP_TIMEOUT, world_size=world, rank=rank, **met)
-        ranks = Distributed()
+        ranks = Distributed(device)
     yield ranks
     dist.destroy_process_group()  # not after an error: it would wait for a process that died
 
@@ -141,6 +157,17 @@ def whole(tensor: Tensor) -> Tensor:
     return gathered.cpu() if dist.get_rank() == 0 else torch.empty(0)
 
 
+def copied(tensor: Tensor) -> Tensor:
+    """Copy a tensor, gathered if it is sharded, to rank 0's main memory; other ranks get an empty one.
+
+    The copy stays as it is while learning goes on. Collective.
+    """
+    found = whole(tensor)
+    if isinstance(tensor, DTensor) and tensor.device_mesh.size() > 1:
+        return found
+    return found.to("cpu", copy=True)
+
+
 def sharded_like(tensor: Tensor, parameter: Tensor) -> Tensor:
     """This process's shard of a plain tensor if `parameter` is sharded and of the same shape; else the
     tensor."""
@@ -181,7 +208,7 @@ def _towers(model: nn.Module) -> list[nn.Module]:
     return [module for name, module in model.named_modules() if name.rpartition(".")[2] == "visual"]
 
 
-def _device() -> torch.device:
+def _device(gpu: int | None) -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) if gpu is None else gpu)

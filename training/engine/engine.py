@@ -38,6 +38,7 @@ class EngineStats(NamedTuple):
     prompt_tokens: int = 0  # length of all contexts
     cached_tokens: int = 0  # tokens of them that were not encoded again
     sampled_tokens: int = 0
+    cpu_s: float = 0.0  # CPU seconds of the threads that sample; 0 where they are not known (vLLM)
 
 
 class Engine(Protocol):
@@ -65,8 +66,9 @@ class Engine(Protocol):
     def load_weights(self, state: Mapping[str, torch.Tensor], version: int) -> None:
         """Take new weights, by the names of the checkpoint; tokens sampled from then on have this `version`.
 
-        Blocks until they are loaded and verified: call it in a thread. Raises InfrastructureError if they did
-        not arrive whole; the old weights stay in use then.
+        Blocks until they are loaded and verified: call it in a thread. Nobody changes `state` afterwards: an
+        engine may keep it. Raises InfrastructureError if it did not arrive whole; the old weights stay in use
+        then.
         """
         ...
 

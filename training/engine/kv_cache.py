@@ -3,7 +3,8 @@
 A slot holds a conversation's keys and values from its first token on, without padding. A forward pass is
 flat: the new tokens of any conversations one after another, each a `Segment`, without padding too;
 `AttentionBatch` is its attention, registered with transformers under the name `ATTENTION`. The next turn of a
-conversation continues from the same slot.
+conversation continues from the same slot; another conversation that begins like it, such as its sibling in a
+group, gets a copy of what they share, also after it has ended.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from transformers.masking_utils import sdpa_mask
 
 ATTENTION = "guiagent_slots"
 _FIRST_SLOTS, _FIRST_COLUMNS = 8, 256
+_MOST_ENDED = 16  # slots of ended conversations; they leave before any other
 
 
 @dataclass(eq=False)
@@ -39,9 +41,9 @@ class Slot:
 class KVCache:
     """Per layer one tensor of keys and one of values, [slots, heads, columns, size], that grow as needed.
 
-    They grow to `max_bytes` at most, and get fewer columns again if that makes room for more slots; then the
-    conversations that were idle for longest lose their slots. A single conversation gets a slot whatever its
-    length.
+    They grow to `max_bytes` at most, and get fewer columns again if that makes room for more slots; then
+    conversations lose their slots: first those that have ended, then those that were idle for longest. A
+    single conversation gets a slot whatever its length.
     """
 
     def __init__(
@@ -49,12 +51,13 @@ class KVCache:
     ) -> None:
         self._max_tokens = max_bytes // (2 * layers * heads * size * dtype.itemsize)
         self._held: dict[str, Slot] = {}
+        self._ended: list[Slot] = []  # the latest ended or copied from is last
         self._clock = 0
         none = torch.empty(0, heads, 0, size, dtype=dtype, device=device)
         self.keys, self.values = [none] * layers, [none] * layers
 
     def __iter__(self) -> Iterator[Slot]:
-        return iter(self._held.values())
+        return iter((*self._held.values(), *self._ended))
 
     @property
     def conversations(self) -> set[str]:
@@ -71,7 +74,7 @@ class KVCache:
         if not self._make_room(columns, keep=conversation):
             return None
         if slot is None:
-            taken = {one.index for one in self._held.values()}
+            taken = {one.index for one in self}
             slot = self._held[conversation] = Slot(
                 next(i for i in range(len(self.keys[0])) if i not in taken)
             )
@@ -87,12 +90,17 @@ class KVCache:
             self.drop(conversation)
 
     def drop(self, conversation: str) -> None:
-        """Free a conversation's slot, at once or when its completion ends."""
+        """End a conversation, at once or when its completion ends; its slot is only lent from then on."""
         slot = self._held.get(conversation)
         if slot is not None and slot.busy:
             slot.forgotten = True
-        else:
-            self._held.pop(conversation, None)
+        elif slot is not None:
+            self._ended.append(self._held.pop(conversation))
+            del self._ended[:-_MOST_ENDED]
+
+    def free_ended(self) -> None:
+        """Free the slots of all conversations that have ended: nothing can be taken from them any more."""
+        self._ended.clear()
 
     def wipe(self, conversation: str) -> None:
         """Free a slot that may hold NaNs and zero it: in its next use NaNs would survive masking."""
@@ -102,12 +110,15 @@ class KVCache:
 
     def copy(self, source: Slot, target: Slot, columns: int) -> None:
         """Copy the first `columns` keys and values of one slot into another."""
+        if source in self._ended:
+            self._ended.append(self._ended.pop(self._ended.index(source)))
         for tensor in (*self.keys, *self.values):
             tensor[target.index, :, :columns] = tensor[source.index, :, :columns]
 
     def clear(self) -> None:
         """Free all slots and their memory: after a pass that failed it may hold NaNs."""
         self._held.clear()
+        self._ended.clear()
         for tensors in (self.keys, self.values):
             for layer, old in enumerate(tensors):
                 tensors[layer] = old.new_empty(0, old.shape[1], 0, old.shape[3])
@@ -120,12 +131,15 @@ class KVCache:
             return False
         idle = sorted((one.used, name) for name, one in self._held.items() if not one.busy and name != keep)
         while True:
-            needed = len(self._held) + (keep not in self._held)
-            wide = _width(columns, self._held.values())
+            needed = len(self._held) + len(self._ended) + (keep not in self._held)
+            wide = _width(columns, self)
             limit = max(1, self._max_tokens // wide)
-            if needed <= limit or not idle:
+            if needed <= limit or not (idle or self._ended):
                 break
-            self.drop(idle.pop(0)[1])
+            if self._ended:
+                del self._ended[0]
+            else:
+                del self._held[idle.pop(0)[1]]
         if wide > width or needed > slots:
             wide = width if wide <= width and needed <= self._max_tokens // width else wide
             limit = max(1, self._max_tokens // wide)
@@ -134,7 +148,7 @@ class KVCache:
 
     def _resize(self, slots: int, columns: int) -> None:
         """Move the slots to the first places of new tensors, layer by layer."""
-        held = sorted(self._held.values(), key=lambda slot: slot.index)
+        held = sorted(self, key=lambda slot: slot.index)
         for tensors in (self.keys, self.values):
             for layer, old in enumerate(tensors):
                 new = old.new_zeros(slots, old.shape[1], columns, old.shape[3])

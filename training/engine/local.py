@@ -179,7 +179,7 @@ class LocalEngine:
         while is_open or self._waiting or self._running:
             while is_open and (not (self._waiting or self._running) or not self._inbox.empty()):
                 is_open = self._receive(self._inbox.get())
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.thread_time()
             try:
                 with torch.inference_mode():
                     self._leave_if_cancelled()
@@ -188,7 +188,7 @@ class LocalEngine:
                         self._step()
             except Exception as error:  # raised for the waiting episodes; the thread goes on
                 self._fail(error)
-            self._count(busy_s=time.perf_counter() - began)
+            self._count(busy_s=time.perf_counter() - began, cpu_s=time.thread_time() - cpu)
 
     def _receive(self, message: _Sequence | _Weights | str | None) -> bool:
         """Handle one message; False if it says to close."""
@@ -202,6 +202,7 @@ class LocalEngine:
                     message.done.set_exception(error)
                 else:
                     self._version = message.version
+                    self._slots.free_ended()
                     message.done.set_result(None)
             case str():
                 self._slots.drop(message)

@@ -1,8 +1,9 @@
 """Publish weights to an engine while the learner continues: one version at a time, in order.
 
-The trainer waits only for the version before: it copies the weights, so that its next step cannot change
-them, and continues. An update then takes as long as the slower of learning and publishing, instead of both;
-what is sampled meanwhile is one version older.
+The trainer waits only for the version before, and for a copy of the weights, which its next step cannot
+change; then it continues. An update then takes as long as the slower of learning and publishing, instead of
+both; what is sampled meanwhile is one version older. Weights are copied, and gathered from all processes, in
+a thread: leases are renewed meanwhile, however large a model is.
 """
 
 import asyncio
@@ -21,13 +22,13 @@ class Publisher:
         self._published = published
         self._running: asyncio.Task[None] | None = None
 
-    async def publish(self, weights: Mapping[str, torch.Tensor], version: int) -> None:
-        """Begin to publish, and return as soon as `weights` may change again.
+    async def publish(self, weights: Callable[[], Mapping[str, torch.Tensor]], version: int) -> None:
+        """Begin to publish the copies that `weights` makes, and return as soon as it has made them.
 
         Raises InfrastructureError if the version before did not arrive.
         """
         await self.settle()
-        copies = await asyncio.to_thread(_copied, weights)
+        copies = await asyncio.to_thread(weights)
         self._running = asyncio.create_task(self._bring(copies, version))
         self._running.add_done_callback(_seen)
 
@@ -46,8 +47,3 @@ def _seen(bringing: "asyncio.Task[None]") -> None:
     """Retrieve the task's exception, or asyncio prints its traceback when a run ends for another reason."""
     if not bringing.cancelled():
         bringing.exception()
-
-
-def _copied(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copy the weights to main memory: learning needs the accelerator's memory."""
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}

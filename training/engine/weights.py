@@ -123,7 +123,7 @@ def checkpoint_state(folder: Path) -> dict[str, torch.Tensor]:
     return state
 
 
-_DTYPES = {
+DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
     "F16": torch.float16,
@@ -151,7 +151,7 @@ def fitted(
     written: dict[str, torch.Tensor] = {}
     memory: set[int] = set()
     for name, (dtype, _) in like.items():
-        tensor = state[name].detach().to("cpu", _DTYPES.get(dtype, state[name].dtype)).contiguous()
+        tensor = state[name].detach().to("cpu", DTYPES.get(dtype, state[name].dtype)).contiguous()
         # Safetensors wants every tensor to have bytes of its own; a checkpoint may keep a tied one twice.
         written[name] = tensor.clone() if tensor.data_ptr() in memory else tensor
         memory.add(tensor.data_ptr())

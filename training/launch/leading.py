@@ -5,24 +5,26 @@ a message to the others (msgpack, never a pickle), and then a collective computa
 be started by torchrun (`training.launch.torchrun`) or Ray Train (`training.launch.ray`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import xxhash
 from torch import Tensor
 
 from guiagent.errors import InfrastructureError
-from training.algorithms import find_algorithm
+from training.algorithms.adjusted import algorithm_of
 from training.algorithms.algorithm import Algorithm
 from training.checkpoints import checkpoint as checkpoints
-from training.checkpoints.checkpoint import OptimizerState
+from training.checkpoints.checkpoint import Loaded
+from training.checkpoints.saver import Saver
+from training.checkpoints.snapshot import Snapshot
 from training.config import TrainConfig, UpdateConfig, checkpoint_folder
 from training.distributed.parallel import Distributed, LostProcess, collective
 from training.inputs.encoder import Encoder
+from training.learner.frames import Frames
 from training.learner.labels import Labelled, Labels
 from training.learner.learner import Learner, LearnerContext, Update
 from training.learner.signals import SignalSources
@@ -39,15 +41,15 @@ class _Open(msgspec.Struct, tag=True):
     longest: int
 
 
-class _Restore(msgspec.Struct, tag=True):
-    """Restore optimiser, critic and `state` from the opened checkpoint."""
+class _Load(msgspec.Struct, tag=True):
+    """Load what is learned from the run's checkpoint at this path, which has this seal."""
 
-    state: dict[str, Any]
+    path: str
+    seal: str
 
 
 class _Learn(msgspec.Struct, tag=True):
     groups: list[Group]
-    frames: dict[str, bytes]
     labels: dict[str, Labels]  # by trajectory; empty if the algorithm does not use labels
 
 
@@ -59,8 +61,10 @@ class _Adapter(msgspec.Struct, tag=True):
     pass
 
 
-class _Optimizer(msgspec.Struct, tag=True):
-    pass
+class _Snapshot(msgspec.Struct, tag=True):
+    """Copy what is learned, and write it beside the messages that follow."""
+
+    last: bool
 
 
 class _Save(msgspec.Struct, tag=True):
@@ -71,7 +75,7 @@ class _End(msgspec.Struct, tag=True):
     pass
 
 
-_Message = _Open | _Restore | _Learn | _Weights | _Adapter | _Optimizer | _Save | _End
+_Message = _Open | _Load | _Learn | _Weights | _Adapter | _Snapshot | _Save | _End
 
 _decode: Callable[[bytes], _Message] = msgspec.msgpack.Decoder(_Message).decode
 
@@ -131,7 +135,8 @@ class Rank0Learner(Learner):
         self._asks = "labels" in algorithm.signals
         self._sent: dict[str, Labels] = {}  # as the followers have them: a judge's log may grow
         start = str(context.start or checkpoint)
-        asked = _Open(str(checkpoint), _seal(checkpoint), start, context.temperature, context.longest)
+        seal = _seal(checkpoint.parent)
+        asked = _Open(str(checkpoint), seal, start, context.temperature, context.longest)
         sources = replace(context.sources, labels=lambda one: self._sent[one.id])
         with followers.doing(asked):
             placement = Placement.over(followers.ranks, config.precision)
@@ -139,12 +144,10 @@ class Rank0Learner(Learner):
                 checkpoint, encoder, algorithm, config, replace(context, sources=sources), placement
             )
 
-    def step(self, groups: Sequence[Group], frame: Callable[[str], bytes]) -> Update:
+    def step(self, groups: Sequence[Group], frame: Frames) -> Update:
         members = [member for group in groups for member in group.members]
-        hashes = sorted({step.frame for member in members for step in member.steps})
         self._sent = {member.id: self._labelled(member) for member in members} if self._asks else {}
-        message = _Learn(list(groups), {hash: frame(hash) for hash in hashes}, self._sent)
-        with self._followers.doing(message):
+        with self._followers.doing(_Learn(list(groups), self._sent)):
             return super().step(groups, frame)
 
     def weights(self) -> dict[str, Tensor]:
@@ -155,17 +158,17 @@ class Rank0Learner(Learner):
         with self._followers.doing(_Adapter()):
             return super().adapter()
 
-    def optimizer_state(self) -> OptimizerState:
-        with self._followers.doing(_Optimizer()):
-            return super().optimizer_state()
+    def snapshot(self, *, last: bool = False) -> Snapshot:
+        with self._followers.doing(_Snapshot(last)):
+            return super().snapshot(last=last)
 
     def save(self, directory: Path) -> None:
         with self._followers.doing(_Save()):
             super().save(directory)
 
-    def restore(self, state: Mapping[str, Any], critic: dict[str, Tensor]) -> None:
-        with self._followers.doing(_Restore(dict(state))):
-            super().restore(state, critic)
+    def load(self, loaded: Loaded) -> None:
+        with self._followers.doing(_Load(str(loaded.path), _seal(loaded.path))):
+            super().load(loaded)
 
 
 @contextmanager
@@ -181,64 +184,70 @@ def leading(ranks: Distributed) -> Iterator[FollowerRanks]:
 def follow(config: TrainConfig, ranks: Distributed, fetch: Fetch | None = None) -> None:
     """On every other rank: repeat what rank 0 does with its learner, until the run is over.
 
-    `fetch` downloads a checkpoint folder of the run that this machine lacks, and returns its local path.
+    `fetch` downloads a checkpoint folder of the run that this machine lacks, and returns its local path. What
+    rank 0 snapshots is written in a thread beside what it asks next.
 
     Raises LostProcess if another rank was lost, DivergedError as rank 0 does, and InfrastructureError if the
     run's checkpoint is not available here.
     """
     checkpoint_folder(config.policy)  # rank 0 names it by its path; here it may have to be downloaded first
-    path, learner = Path(), None
+    learner: Learner | None = None
+    saver = Saver()
     received: dict[str, Labels] = {}
     while True:
         with collective("waiting"):
             message = _decode(ranks.receive())
         if isinstance(message, _End):
+            saver.settle()
             return
         with collective("learning"):
             if isinstance(message, _Open):
-                path = _found(message, fetch)
+                model = Path(message.checkpoint)
+                path = _found(model.parent, message.seal, fetch) / model.name
                 learner = _opened(message, path, config, ranks, lambda one: received[one.id])
                 continue
             assert learner is not None, "rank 0 opens a learner before it asks anything of it"
             match message:
-                case _Restore(state):
-                    loaded = checkpoints.reopen(path.parent)
-                    loaded.restore(learner.optimizer, {})
-                    learner.restore(state, loaded.extra("critic"))
-                case _Learn(groups, frames, labels):
+                case _Load(saved, seal):
+                    learner.load(checkpoints.reopen(_found(Path(saved), seal, fetch)))
+                case _Learn(groups, labels):
                     received.clear()
                     received.update(labels)
-                    learner.step(groups, frames.__getitem__)
+                    learner.step(groups, _elsewhere)
                 case _Weights():
                     learner.weights()
                 case _Adapter():
                     learner.adapter()
-                case _Optimizer():
-                    learner.optimizer_state()
+                case _Snapshot(last):
+                    saver.begin(learner.snapshot(last=last).follow)
                 case _Save():
                     learner.save(Path())  # it only takes part: rank 0 writes
 
 
-def _found(asked: _Open, fetch: Fetch | None) -> Path:
-    """Return the local path of the model that rank 0 opens.
+def _elsewhere(name: str) -> bytes:
+    """In place of the store, which rank 0 has: it sends the screenshots that this rank learns from."""
+    raise KeyError(f"the screenshot {name} is not among those that rank 0 sent")
+
+
+def _found(folder: Path, seal: str, fetch: Fetch | None) -> Path:
+    """Return the local path of the checkpoint that rank 0 opens, or of the folder of a model outside of one.
 
     It must be the same checkpoint, byte for byte: parts of two different ones do not make a model.
     """
-    model = Path(asked.checkpoint)
-    if fetch is not None and _seal(model) != asked.seal:
-        model = fetch(model.parent) / model.name
-    if _seal(model) != asked.seal:
+    if fetch is not None and _seal(folder) != seal:
+        folder = fetch(folder)
+    if _seal(folder) != seal:
         raise InfrastructureError(
-            f"{model.parent} is not on every node what it is where the run is: keep runs on storage that all "
+            f"{folder} is not on every node what it is where the run is: keep runs on storage that all "
             "nodes share, or at a URL (--run s3://...)"
         )
-    return model
+    return folder
 
 
-def _seal(model: Path) -> str:
-    """Return a digest that identifies a run's checkpoint; "" for a model outside of a checkpoint."""
+def _seal(folder: Path) -> str:
+    """Return a digest that identifies a run's checkpoint; "" for a folder that is none."""
     try:
-        return xxhash.xxh3_128_hexdigest((model.parent / "manifest.json").read_bytes())
+        return xxhash.xxh3_128_hexdigest((folder / "manifest.json").read_bytes())
     except FileNotFoundError:
         return ""
 
@@ -249,7 +258,7 @@ def _opened(
     return Learner(
         checkpoint,
         Encoder(Path(asked.start), config.dialect, config.max_pixels),
-        find_algorithm(config.update.algorithm),
+        algorithm_of(config.update),
         config.update,
         LearnerContext(
             Path(asked.start), asked.temperature, asked.longest, SignalSources(labels, ProgressEstimator)

@@ -20,21 +20,41 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transformers import AutoConfig
+
 from guiagent.errors import InfrastructureError, MissingProgram
-from training.config import RayConfig, TrainConfig
+from training import placement
+from training.config import TrainConfig, checkpoint_folder
+from training.inputs.checkpoint_files import readable
+from training.model.architecture import Architecture
 
 if TYPE_CHECKING:
     from training.launch.ray_trainer import OpenJudge
     from training.metrics.observer import Progress
     from training.train import Trained
 
-_OBJECT_STORE_BYTES = 200 * 2**20  # object store of a cluster started here; Ray spills more to disk
+_EPISODES_BYTES = 200 * 2**20  # room for episodes in the object store of a cluster started here
 _RAY_TRAIN = {  # read by Ray Train, which passes some of them on to the processes it starts
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # the path of a run's folder may be relative
     "RAY_TRAIN_METRICS_ENABLED": "0",  # they are for the dashboard
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # its actor is not needed: checkpoints cover preemption
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "30",  # after it we report what we wait for, and wait on
 }
+
+
+def store_bytes(config: TrainConfig) -> int:
+    """Return the size of the object store of a cluster started here; Ray spills what is more to disk.
+
+    It has room for episodes, and for two versions of the weights in float32: an engine that comes back still
+    fetches the one before. Where only adapters travel, for two versions of those.
+    """
+    folder = checkpoint_folder(config.policy, weights=False)
+    with readable(folder):
+        sizes = Architecture.of(AutoConfig.from_pretrained(folder, local_files_only=True))
+    vllm, lora = config.rollout.vllm, config.update.lora
+    if lora is not None and vllm is not None and vllm.update == "lora":
+        return _EPISODES_BYTES + 2 * 4 * sizes.adapters(lora.rank)
+    return _EPISODES_BYTES + 2 * 4 * sizes.parameters
 
 
 async def train_on_ray(
@@ -54,21 +74,22 @@ async def train_on_ray(
     """
     if any(find_spec(needed) is None for needed in ("ray", "pyarrow", "pandas")):  # the latter of Ray Train's
         raise MissingProgram("there is no Ray here: pip install 'guiagent[ray]'")
-    with _cluster(config.ray) as scratch:
+    with _cluster(config) as scratch:
         from training.launch.ray_driver import drive
 
         return await drive(config, run, farm, on_progress, on_warning, open_judge, scratch)
 
 
 @contextmanager
-def _cluster(config: RayConfig) -> Iterator[Path]:
+def _cluster(config: TrainConfig) -> Iterator[Path]:
     """Join a cluster, or start a private one that ends with the context; yield a folder that ends with it."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     for name, value in _RAY_TRAIN.items():
         os.environ.setdefault(name, value)
     folder = tempfile.mkdtemp(prefix="gr-", dir="/tmp")  # short: a socket's path has 107 characters
-    settings: dict[str, Any] = {"address": config.address}
-    if config.address is None:
+    settings: dict[str, Any] = {"address": config.ray.address}
+    if config.ray.address is None:
+        engines, trainers, _ = placement.on_ray(config)
         # On loopback only, as Ray does on a laptop, and with a token of its own.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -76,8 +97,8 @@ def _cluster(config: RayConfig) -> Iterator[Path]:
         settings = {
             "address": "local",
             # As Ray counts them: actors, and no processors.
-            "num_cpus": config.engines + config.workers + config.trainers,
-            "object_store_memory": _OBJECT_STORE_BYTES,
+            "num_cpus": len(engines) + config.ray.workers + trainers,
+            "object_store_memory": store_bytes(config),
             "include_dashboard": False,
             "_temp_dir": folder,
         }

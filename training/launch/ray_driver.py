@@ -21,7 +21,8 @@ from ray.util.queue import Queue
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from guiagent.errors import GuiAgentError, InfrastructureError
-from training.config import RayConfig, TrainConfig
+from training import placement
+from training.config import TrainConfig
 from training.distributed.parallel import LostProcess
 from training.launch.ray_engines import EngineHost
 from training.launch.ray_trainer import Job, OpenJudge, work
@@ -50,12 +51,16 @@ async def drive(
     Ray Train keeps its own state in `scratch`, a local folder.
     """
     actors: list[Any] = []
+    engines: list[str] = []
     reports = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": _here()})
     try:
-        engines = [f"engine-{secrets.token_hex(8)}" for _ in range(config.ray.engines)]
-        for number, name in enumerate(engines):
-            host = host_of(EngineHost, ENGINE_CPUS, config.ray.gpus).options(name=name)
-            actors.append(host.remote(_of_engine(config, number), secrets.randbits(31)))
+        if unused := _unused_gpus(config):
+            on_warning(unused)
+        of_engines, _, _ = placement.on_ray(config)
+        engines = [f"engine-{secrets.token_hex(8)}" for _ in of_engines]
+        for number, (name, gpus) in enumerate(zip(engines, of_engines, strict=True)):
+            host = host_of(EngineHost, ENGINE_CPUS, gpus).options(name=name)
+            actors.append(host.remote(placement.of_engine(config, number), secrets.randbits(31)))
         slots = [
             list(range(first, config.rollout.devices, config.ray.workers))
             for first in range(min(config.ray.workers, config.rollout.devices))
@@ -77,7 +82,7 @@ async def drive(
             try:
                 return await _trained(job, progress, on_warning, scratch)
             except NoRoom:
-                on_warning(f"waiting for room for {_wanted(config.ray)}; the cluster has {_resources()}")
+                on_warning(f"waiting for room for {_wanted(config)}; the cluster has {_resources()}")
             except LostTrainer as error:
                 lost += 1
                 successor = "; another one goes on" if lost <= config.ray.restarts else ""
@@ -88,7 +93,7 @@ async def drive(
         )
     finally:
         reports.shutdown(force=True)
-        ended = [actor.close.remote() for actor in actors[: config.ray.engines]]
+        ended = [actor.close.remote() for actor in actors[: len(engines)]]
         if ended:
             ray.wait(ended, num_returns=len(ended), timeout=_FAREWELL_S)
         for actor in actors:
@@ -109,7 +114,7 @@ async def _trained(
     """Start all trainers once and wait for the result. Raises what they raise, NoRoom and LostTrainer."""
     fitting = ThreadPoolExecutor(1)
     # In a thread Ray Train does not handle Ctrl-C. If cancelled, it ends with the connection to the cluster.
-    ended = asyncio.wrap_future(fitting.submit(trainers(lambda: work(job), job.config.ray, scratch).fit))
+    ended = asyncio.wrap_future(fitting.submit(trainers(lambda: work(job), job.config, scratch).fit))
     fitting.shutdown(wait=False)
     ended.add_done_callback(lambda _: None if ended.cancelled() else job.reports.put(None))
     trained: Trained | None = None
@@ -169,15 +174,14 @@ class _SharedDevices(Backend):
     share_cuda_visible_devices = True  # among a node's trainers; $LOCAL_RANK selects one
 
 
-def trainers(loop: Callable[[], None], asked: RayConfig, scratch: Path) -> TorchTrainer:
+def trainers(loop: Callable[[], None], config: TrainConfig, scratch: Path) -> TorchTrainer:
     """Make a Ray Train job that runs `loop` once in every trainer."""
-    resources = {"CPU": TRAINER_CPUS} | ({"GPU": asked.gpus} if asked.gpus else {})
+    _, workers, gpus = placement.on_ray(config)
+    resources = {"CPU": TRAINER_CPUS} | ({"GPU": float(gpus)} if gpus else {})
     return TorchTrainer(
         loop,
         torch_config=_OwnGroup(),
-        scaling_config=ScalingConfig(
-            num_workers=asked.trainers, use_gpu=asked.gpus > 0, resources_per_worker=resources
-        ),
+        scaling_config=ScalingConfig(num_workers=workers, use_gpu=gpus > 0, resources_per_worker=resources),
         run_config=RunConfig(
             name="train",
             storage_path=str(scratch),
@@ -202,9 +206,17 @@ async def _wait_for(actors: Sequence[Any], on_warning: Callable[[str], None]) ->
                 raise InfrastructureError(f"an actor of this run cannot start on its node: {last}") from error
 
 
-def _wanted(config: RayConfig) -> str:
-    gpus = f" with {config.gpus:g} GPUs each" if config.gpus else ""
-    return f"{config.trainers} trainers{gpus}"
+def _wanted(config: TrainConfig) -> str:
+    _, workers, gpus = placement.on_ray(config)
+    return f"{workers} trainers{' with a GPU each' if gpus else ''}"
+
+
+def _unused_gpus(config: TrainConfig) -> str | None:
+    """Warn of a cluster with GPUs and a recipe that places nothing on them."""
+    has = int(ray.cluster_resources().get("GPU", 0))  # type: ignore[no-untyped-call]
+    if config.placement is not None or not has:
+        return None
+    return f"the cluster has {has} GPUs, and without [placement] the recipe uses none of them"
 
 
 def _resources() -> str:
@@ -228,15 +240,6 @@ def host_of(host: type, cpus: float, gpus: float) -> Any:
         max_concurrency=_MANY_CALLS,
         scheduling_strategy="SPREAD",
     )(host)
-
-
-def _of_engine(config: TrainConfig, number: int) -> TrainConfig:
-    """Return the config of one engine: running vLLM servers are divided among the engines."""
-    vllm = config.rollout.vllm
-    if vllm is None or not vllm.urls:
-        return config
-    share = vllm.model_copy(update={"urls": vllm.urls[number :: config.ray.engines]})
-    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"vllm": share})})
 
 
 def line(error: Exception) -> str:

@@ -7,6 +7,7 @@ weights again; meanwhile another engine continues its conversations. Faults are 
 import asyncio
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,14 +18,14 @@ import torch
 import xxhash
 from ray.actor import ActorHandle
 from ray.exceptions import RayError, RayTaskError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 
 from guiagent.errors import Fault, FaultError, GuiAgentError, InfrastructureError
 from training.config import TrainConfig, checkpoint_folder
 from training.engine.engine import Completion, EngineStats, Request
 from training.engine.factory import open_engine
 from training.engine.frames import FrameCache, Missing, ask_with_frames, name_of
+from training.engine.transfer import Arriving, Bytes, Plan, Version, packed, prepared
+from training.engine.weights import DTYPES, checkpoint_tensors
 from training.inputs.encoder import Encoder
 
 PAUSE_S = 1.0
@@ -32,6 +33,8 @@ _AWAY_S = 300.0  # time until an episode is given up: a node was lost and not re
 _LOADING_S = 300.0  # time for all engines to load new weights
 _ANSWER_S = 10.0
 _NO_WEIGHTS = -1
+BUCKET_BYTES = 32 * 2**20  # two are in the object store at once, which may be small
+_AHEAD = 2
 
 
 class Asked(NamedTuple):
@@ -51,7 +54,9 @@ class EngineHost:
         self._folder = tempfile.TemporaryDirectory(prefix="guiagent-engine-")
         encoder = Encoder(checkpoint_folder(config.policy), config.dialect, config.max_pixels)
         self._engine = open_engine(config, encoder, Path(self._folder.name), seed=seed)
+        self._checkpoint = encoder.checkpoint
         self._version = _NO_WEIGHTS
+        self._arriving: Arriving | None = None
         self._frames = FrameCache()
 
     async def generate(self, asked: Asked) -> Completion | Missing | Fault | None:
@@ -75,11 +80,31 @@ class EngineHost:
     async def stats(self) -> EngineStats:
         return self._engine.stats
 
-    async def load_weights(self, data: bytes, digest: str, version: int) -> bool:
-        """Load `data`, a safetensors file; return False, with the old weights, if its digest is wrong."""
-        if xxhash.xxh3_128_hexdigest(data) != digest:
+    async def dtypes(self) -> dict[str, str]:
+        """The precision (safetensors' name) of each of the engine's tensors, by the checkpoint's names."""
+        tensors = await asyncio.to_thread(checkpoint_tensors, self._checkpoint)
+        return {name: dtype for name, (dtype, _) in tensors.items()}
+
+    async def begin_weights(self, version: int, plan: Plan) -> bool:
+        """Make room for a version; one that was arriving is dropped."""
+        self._arriving = await asyncio.to_thread(Arriving, version, plan)
+        return True
+
+    async def take_bucket(self, version: int, number: int, data: Bytes, digest: str) -> bool | None:
+        """Take a bucket; return False if it is damaged, None if this host began anew meanwhile."""
+        arriving = self._arriving
+        if arriving is None or arriving.version != version:
+            return None
+        return await asyncio.to_thread(arriving.put, number, data, digest)
+
+    async def load_weights(self, version: int) -> bool | None:
+        """Load a version that has arrived; return False, with the old weights, if it is not whole."""
+        arriving, self._arriving = self._arriving, None
+        if arriving is None or arriving.version != version:
+            return None
+        if not arriving.whole:
             return False
-        await asyncio.to_thread(self._engine.load_weights, load_tensors(bytes(data)), version)
+        await asyncio.to_thread(self._engine.load_weights, arriving.tensors, version)
         self._version = version
         return True
 
@@ -94,8 +119,9 @@ class RayEngine:
 
     def __init__(self, *names: str) -> None:
         self._hosts: list[ActorHandle[Any]] = [ray.get_actor(name) for name in names]
-        # A reference to the weights, their digest and their version.
-        self._newest: tuple[Any, str, int] | None = None
+        self.sent_bytes = 0  # of weights, to all hosts together
+        self._newest: Version | None = None
+        self._dtypes: dict[str, torch.dtype] = {}  # of the engines' tensors; {} before a host has said
         self._sending = threading.Lock()
         self._closed = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -104,15 +130,16 @@ class RayEngine:
 
     @property
     def version(self) -> int:
-        return self._newest[2] if self._newest else 0
+        return self._newest.number if self._newest else 0
 
     @property
     def stats(self) -> EngineStats:
         """Statistics of all sampling on the hosts, by any client; one or two seconds old."""
-        busy_s, *tokens = (
+        busy_s, prompt, cached, sampled, cpu_s = (
             sum(column) for column in zip(*(total.stats for total in self._totals), strict=True)
         )
-        return EngineStats(busy_s / len(self._totals), *map(int, tokens))
+        share = busy_s / len(self._totals)
+        return EngineStats(share, int(prompt), int(cached), int(sampled), cpu_s)
 
     async def generate(self, request: Request) -> Completion:
         home = xxhash.xxh3_64_intdigest(request.conversation.encode())
@@ -157,9 +184,8 @@ class RayEngine:
         """
         if self._broken is not None:
             raise self._broken
-        data = save_tensors(_once(state))
         with self._sending:
-            self._newest = ray.put(data), xxhash.xxh3_128_hexdigest(data), version
+            self._newest = prepared(version, state, self._known_dtypes(), BUCKET_BYTES)
             self._send(self._hosts)
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="weights", daemon=True)
@@ -170,12 +196,35 @@ class RayEngine:
         if self._watcher is not None:
             self._watcher.join()
 
+    def _known_dtypes(self) -> dict[str, torch.dtype]:
+        """The precision of the engines' tensors: weights are converted before they are sent, not after."""
+        if not self._dtypes:
+            said = _in_time([host.dtypes.remote() for host in self._hosts], _ANSWER_S)
+            names: dict[str, str] = next((one for one in said if one is not None), {})
+            self._dtypes = {name: DTYPES[dtype] for name, dtype in names.items() if dtype in DTYPES}
+        return self._dtypes
+
     def _send(self, hosts: Sequence[ActorHandle[Any]]) -> None:
+        """Send the newest weights, each bucket once, to hosts that are there; the others are sent them later.
+
+        Raises InfrastructureError if a bucket came to a host damaged.
+        """
         assert self._newest is not None
-        answers = [host.load_weights.remote(*self._newest) for host in hosts]
-        if False in _in_time(answers, _LOADING_S):
+        version, plan = self._newest.number, self._newest.plan
+        there = _answering(hosts, [host.begin_weights.remote(version, plan) for host in hosts])
+        sent: deque[list[Any]] = deque()
+        for number in range(len(plan.buckets)):
+            data, digest = packed(self._newest, number)
+            bucket = ray.put(data)
+            sent.append([host.take_bucket.remote(version, number, bucket, digest) for host in there])
+            self.sent_bytes += data.nbytes * len(there)
+            if len(sent) == _AHEAD:
+                _in_time(sent.popleft(), _LOADING_S)
+        for answers in sent:
+            _in_time(answers, _LOADING_S)
+        if False in _in_time([host.load_weights.remote(version) for host in there], _LOADING_S):
             raise InfrastructureError(
-                f"weights of version {self.version} came to an engine damaged, and it keeps the old ones: "
+                f"weights of version {version} came to an engine damaged, and it keeps the old ones: "
                 "look at that node's memory and network, then start the run again"
             )
 
@@ -188,6 +237,7 @@ class RayEngine:
             self._broken = error
 
     def _check_hosts(self) -> None:
+        newest = self._newest
         versions = _in_time([host.version.remote() for host in self._hosts], _ANSWER_S)
         with self._sending:
             behind = [
@@ -195,7 +245,8 @@ class RayEngine:
                 for host, version in zip(self._hosts, versions, strict=True)
                 if version not in (None, self.version)
             ]
-            self._send(behind)
+            if behind and self._newest is newest:  # else they were asked before a version that they have now
+                self._send(behind)
         all_stats = _in_time([host.stats.remote() for host in self._hosts], _ANSWER_S)
         for total, stats in zip(self._totals, all_stats, strict=True):
             if stats is not None:
@@ -229,17 +280,15 @@ def _in_time(answers: Sequence[Any], seconds: float) -> list[Any]:
     return found
 
 
+def _answering(hosts: Sequence[ActorHandle[Any]], answers: Sequence[Any]) -> list[ActorHandle[Any]]:
+    """The hosts that answered in time."""
+    found = _in_time(answers, _ANSWER_S)
+    return [host for host, answer in zip(hosts, found, strict=True) if answer is not None]
+
+
 def raise_bugs(error: RayError) -> None:
     """Raise an error that the actor's own code raised; ignore a lost actor, node or answer."""
     if isinstance(error, RayTaskError):
         if isinstance(error.cause, GuiAgentError):
             raise error.cause from error
         raise error
-
-
-def _once(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return every distinct tensor once, on the CPU: tensors tied in the trainer are tied in the engines."""
-    found: dict[int, str] = {}
-    for name, tensor in state.items():
-        found.setdefault(tensor.data_ptr(), name)
-    return {name: state[name].detach().cpu().contiguous() for name in found.values()}

@@ -25,7 +25,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from guiagent.errors import DivergedError, InfrastructureError, UsageError
+from guiagent.errors import DivergedError, InfrastructureError, StoppedError, UsageError
 from training.config import TrainConfig
 from training.distributed.parallel import MEETING, Distributed, LostProcess, collective, joined
 from training.launch.leading import FollowerRanks
@@ -77,7 +77,7 @@ def joined_alike() -> Iterator[Distributed]:
             if ranks.rank or launched_here():
                 sys.exit(QUIET)
             raise
-        except (UsageError, DivergedError) as error:
+        except (UsageError, DivergedError, StoppedError) as error:
             if ranks.rank == 0:
                 raise
             with suppress(LostProcess), collective("ending"):

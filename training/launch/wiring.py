@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from guiagent import config as configuration
 from guiagent.errors import UsageError
 from guiagent.protocols import Taskset
 from guiagent.storage.trajectories import TrajectoryStore
@@ -25,14 +24,16 @@ from rewards.judges.step import StepJudge, step_judge
 from rewards.judges.verdicts import Judge
 from rewards.tasksets.book import BookTasks
 from rewards.tasksets.proposed import Proposed
-from training.algorithms import find_algorithm
+from training.algorithms.adjusted import algorithm_of
 from training.checkpoints import checkpoint
 from training.checkpoints.mirror import RunFolder
 from training.checkpoints.run_state import RunState
 from training.config import TrainConfig, checkpoint_folder
 from training.consistency import contradictions
+from training.identity import claim, require_same
 from training.inputs.encoder import Encoder
 from training.launch.launcher import Launcher
+from training.launch.resuming import finished
 from training.learner.labels import StepVerdicts, labels_by_outcome
 from training.learner.learner import LearnerContext
 from training.learner.signals import SignalSources
@@ -54,22 +55,28 @@ async def train(
     launcher: Launcher,
     on_progress: Callable[[Progress], None],
     judge: Judge | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Train in the folder `run` until `config.steps`, `minutes` or `env_steps`; continue an interrupted run.
+
+    A run that is finished is left as it is. When `stop()` is true, the run is saved and ends by StoppedError.
 
     With a `judge`, its verdicts are the rewards, and the tasks' own checks are kept as audits that nothing
     learns from. `run.check` is called after every update: its figures are written down, and what it raises
     ends the run.
 
-    Raises UsageError (an unknown task, parts of the config that contradict each other), InfrastructureError
-    (disk full, checkpoints all damaged), and DivergedError when updates diverge.
+    Raises UsageError (an unknown task, parts of the config that contradict each other, a folder of another
+    run), InfrastructureError (disk full, checkpoints all damaged), and DivergedError when updates diverge.
     """
     torch.set_num_threads(1)  # two pools of spinning threads on few cores run ten times slower
+    require_same(run.path, config)
+    if (done := finished(config, run.path)) is not None:
+        return done
     async with _step_judge(config) as labeller:
         with TrajectoryStore(run.path / "trajectories") as store, ExitStack() as held:
-            configuration.save(config, run.path / "config.toml")
+            claim(run.path, config)
             trainer = _build_trainer(config, run, launcher, judge, labeller, store, held)
-            return await trainer.run(on_progress)
+            return await trainer.run(on_progress, stop)
 
 
 @asynccontextmanager
@@ -94,7 +101,7 @@ def _build_trainer(
 ) -> Trainer:
     """Build the trainer of a run, restored from the newest checkpoint; `held` closes its resources."""
     run = folder.path
-    taskset, algorithm = find_taskset(config.taskset), find_algorithm(config.update.algorithm)
+    taskset, algorithm = find_taskset(config.taskset), algorithm_of(config.update)
     if found := next(contradictions(config, taskset, algorithm, judged=judge is not None), None):
         raise UsageError(found.problem)
     names = _task_names(config, taskset, store)
@@ -116,7 +123,8 @@ def _build_trainer(
         longest=config.rollout.max_new_tokens * turns,
         sources=SignalSources(labels, ProgressEstimator),
     )
-    learner = launcher.open_learner(loaded.model if loaded else began_with, encoder, algorithm, context)
+    opened = loaded.opens(began_with) if loaded else began_with
+    learner = launcher.open_learner(opened, encoder, algorithm, context)
 
     replay = Replay(
         algorithm.replay,
@@ -126,8 +134,9 @@ def _build_trainer(
             max_staleness=config.update.max_staleness,
             devices=config.rollout.devices,
             sticky=config.device.kind == "browser",  # its page stays loaded: only the task is set up again
+            batches_in_vain=config.health.stop_after,
         ),
-        flat_groups=algorithm.flat_groups,
+        flat_groups=config.update.flat_groups or algorithm.flat_groups,
         min_std=algorithm.min_std,
     )
     curriculum = Curriculum(names, weigh=CURRICULA[config.curriculum])

@@ -3,23 +3,27 @@
 import fcntl
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Tensor
-from torch.optim import Optimizer
 
 from guiagent.errors import DivergedError, InfrastructureError
 from training.checkpoints import checkpoint
-from training.checkpoints.checkpoint import Loaded, optimizer_state
+from training.checkpoints.checkpoint import Loaded
+from training.checkpoints.saver import Saver
+from training.checkpoints.shards import Learned
+from training.checkpoints.snapshot import Policy, Snapshot
 from training.distributed.parallel import clip_gradients
+from training.distributed.writers import LoneWriter, Writers
 
 _WARM_UP_SHARE = 0.1
 _FIRST, _LAST = 1 / 25, 1 / 250_000  # of the peak, at either end
 _MAX_SKIPPED = 5
+_LONE = LoneWriter()
 
 
 def learning_rate(step: int, steps: int, peak: float) -> float:
@@ -81,27 +85,29 @@ class Schedule:
 class Fit:
     """Optimiser steps by a `schedule`, continued from the checkpoint `loaded` if there is one.
 
-    `save_model` writes a Hugging Face folder. Several processes all call the same methods; `rank` 0 writes.
-    `save` is collective, and so is `update` of a sharded model.
+    `writers` are the processes that each have a part of what is learned; all call the same methods, and rank
+    0 names the checkpoints. `save` is collective, and so is `update` of a sharded model.
     """
 
     def __init__(
         self,
         folder: Path,
-        optimizer: Optimizer,
-        save_model: Callable[[Path], object],
+        learned: Learned,
+        policy: Policy,
         schedule: Schedule,
         loaded: Loaded | None,
-        rank: int = 0,
+        writers: Writers = _LONE,
     ) -> None:
         self.step, self.steps = loaded.step if loaded else 0, schedule.steps
-        self._folder, self._optimizer, self._save_model, self._rank = folder, optimizer, save_model, rank
-        self._schedule = schedule
+        assert learned.optimizer is not None
+        self._folder, self._learned, self._optimizer = folder, learned, learned.optimizer
+        self._policy, self._schedule, self._writers = policy, schedule, writers
+        self._saver = Saver()
         self._skipped: int = loaded.state["skipped"] if loaded else 0  # optimiser steps in a row
         self._before: float = loaded.state["seconds"] if loaded else 0.0
         self._began = self._saved = time.monotonic()
         if loaded:
-            loaded.restore(optimizer, {})
+            loaded.restore(learned)
 
     @property
     def seconds(self) -> float:
@@ -129,27 +135,39 @@ class Fit:
             self._optimizer.step()
         self._skipped = 0 if finite else self._skipped + 1
         if self._skipped >= _MAX_SKIPPED:
+            self.wait()
             raise DivergedError(
                 f"{_MAX_SKIPPED} steps in a row had a non-finite loss or gradient; lower the learning rate. "
                 f"The last good checkpoint is in {self._folder}"
             )
         return Taken(norm, rate, finite)
 
-    def save(self, state: Mapping[str, Any]) -> Path | None:
-        """Write a checkpoint with the JSON `state`; return its folder on rank 0, None on the others.
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Begin to write a checkpoint with the JSON `state`; it is written beside the next steps.
+
+        Raises InfrastructureError if the one before could not be written.
+        """
+        self._saver.settle()
+        self._saved = time.monotonic()
+        last = self.step == self.steps
+        snapshot = Snapshot(self._learned, self._policy, self._writers, last=last)
+        step, kept = self.step, {"skipped": self._skipped, "seconds": self.seconds, **state}
+
+        def write() -> Path | None:
+            if self._writers.rank:
+                snapshot.follow()
+                return None
+            return checkpoint.save(self._folder, step, snapshot, state=kept, rng={})
+
+        self._saver.begin(write)
+
+    def wait(self) -> None:
+        """Wait for the checkpoint that is being written, however that ends."""
+        self._saver.wait()
+
+    def finish(self) -> Path | None:
+        """Wait until the last checkpoint is written; return its folder on rank 0 if one was begun.
 
         Raises InfrastructureError if the disk is full or failing.
         """
-        self._saved = time.monotonic()
-        tensors = optimizer_state(self._optimizer)
-        if self._rank:
-            self._save_model(Path())  # it only takes part: rank 0 writes
-            return None
-        return checkpoint.save(
-            self._folder,
-            self.step,
-            save_model=self._save_model,
-            optimizer=tensors,
-            state={"skipped": self._skipped, "seconds": self.seconds, **state},
-            rng={},
-        )
+        return self._saver.settle()

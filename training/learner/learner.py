@@ -8,8 +8,9 @@ and as many passes as the others, because those of a sharded model are collectiv
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,14 +22,16 @@ from guiagent.actions import Answer
 from guiagent.errors import DivergedError, UsageError
 from training.algorithms.algorithm import Algorithm
 from training.algorithms.reward import outcome
-from training.checkpoints.checkpoint import OptimizerState, optimizer_state
+from training.checkpoints.checkpoint import Loaded
+from training.checkpoints.shards import Learned
+from training.checkpoints.snapshot import Snapshot
 from training.config import UpdateConfig
-from training.distributed.parallel import clip_gradients, shares
+from training.distributed.parallel import clip_gradients
 from training.inputs.encoder import Encoder
-from training.inputs.packing import Branch, PackedBatch
 from training.learner import optimizers
 from training.learner.answer_probes import probes
-from training.learner.microbatches import passes
+from training.learner.frames import DealtFrames, Frames
+from training.learner.loss_tokens import loss_tokens
 from training.learner.samples import (
     TrainingSample,
     assign_advantages,
@@ -36,20 +39,16 @@ from training.learner.samples import (
     loss_denominators,
     minibatches,
 )
+from training.learner.scoring import Scorer
 from training.learner.signals import Signals, SignalSources, known_answer
-from training.losses.aggregation import Totals, token_weights
 from training.losses.history import History, no_history, remembered
 from training.losses.metrics import added, over_ranks, summary
-from training.losses.objective import no_sums, objective_loss
-from training.losses.segments import firsts
-from training.losses.tokens import Tokens
+from training.losses.objective import no_sums, objective_loss, reads_whole_trajectory
 from training.model.critic import Critic, with_end
 from training.model.network import Checkpoints, Network, Placement
 from training.replay import Group
 
 _MAX_SKIPPED = 5
-
-Frames = Callable[[str], bytes]  # a stored screenshot by its hash
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,14 @@ _NO_RUN = LearnerContext()
 
 
 class Update(NamedTuple):
-    """The result of learning from a batch of groups: metrics by name, and whether the weights changed."""
+    """The result of learning from a batch of groups: metrics by name, and whether the weights changed.
+
+    `taught` names the trajectories whose outcome or labels moved them (`TrainingSample.teaches`).
+    """
 
     metrics: dict[str, float]
     stepped: bool
+    taught: frozenset[str] = frozenset()
 
 
 class _Step(NamedTuple):
@@ -116,6 +119,7 @@ class Learner:
         )
         self._encoder, self._algorithm, self._config = encoder, algorithm, config
         self._ranks, self._longest = placement.ranks, context.longest
+        self._scorer = Scorer(self._network, config, placement.ranks)
         self._signals = Signals(algorithm.signals, context.sources)
         device = self._network.device
         self._critic = (
@@ -139,37 +143,59 @@ class Learner:
             DivergedError: five steps in a row were skipped.
         """
         began = time.perf_counter()
+        frames = DealtFrames(frame, self._ranks)
         samples = [build_samples(group, self._algorithm, self._encoder.image_token) for group in groups]
         counted = [sample for group in samples for sample in group if sample.reward is not None]
-        self._shard(counted)
-        self._find_signals(counted, frame)
+        self._scorer.share(counted, frames)
+        self._find_signals(counted, frames)
         for group in samples:
             assign_advantages(group, self._algorithm)
         surprise = self._fit_critic(counted)
         parts = minibatches(groups, samples, self._config.minibatches)
         learned = [sample for sample in counted if sample.has_gradient(self._algorithm.objective)]
         if "proximal" not in self._algorithm.signals:  # "proximal" stays in the process that computed it
-            self._shard(learned)
-        self._find_reference(learned, frame)
-        taken = [self._optimise(part, frame) for _ in range(self._config.epochs) for part in parts]
+            self._scorer.share(learned, frames)
+        self._find_reference(learned, frames)
+        taken = [self._optimise(part, frames) for _ in range(self._config.epochs) for part in parts]
         figures = self._figures([one for one in taken if one is not None], time.perf_counter() - began)
-        return Update(figures | surprise | {"trained": float(len(learned))}, figures["updates"] > 0)
+        objective = self._algorithm.objective
+        taught = frozenset(sample.trajectory.id for sample in counted if sample.teaches(objective))
+        metrics = figures | surprise | {"trained": float(len(learned))}
+        return Update(metrics, figures["updates"] > 0, taught)
 
     def save(self, directory: Path) -> None:
         """Write an ordinary Hugging Face folder: model, tokenizer, image processor; adapters beside them."""
         self._network.save(directory)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the model's tensors by their checkpoint names, for the engine to copy. On rank 0."""
+        """Return copies of the model's tensors by their checkpoint names, for the engine. On rank 0."""
         return self._network.weights()
 
     def adapter(self) -> dict[str, Tensor]:
         """Return the adapters alone, for an engine that holds the other weights. On rank 0."""
         return self._network.adapter()
 
-    def optimizer_state(self) -> OptimizerState:
-        """Return the optimiser's state for a checkpoint, however many processes share it. On rank 0."""
-        return optimizer_state(self.optimizer)
+    def snapshot(self, *, last: bool = False) -> Snapshot:
+        """Copy what is learned, for a checkpoint: rank 0 writes it, the other ranks follow it.
+
+        The `last` one of a run has the policy as a Hugging Face folder, however large it is.
+        """
+        return Snapshot(
+            Learned(self._network.trained, self.optimizer),
+            self._network,
+            self._ranks.writers,
+            extra={"critic": critic} if (critic := self.critic_state()) else {},
+            last=last,
+        )
+
+    def load(self, loaded: Loaded) -> None:
+        """Take what is learned from a checkpoint whose state has this learner's own under "learner".
+
+        Raises InfrastructureError if it cannot be read, or is of another model.
+        """
+        loaded.restore(Learned(self._network.trained, self.optimizer))
+        optimizers.hold(self.optimizer, self._config.learning_rate, self._config.weight_decay)
+        self.restore(loaded.state["learner"], loaded.extra("critic"))
 
     def state(self) -> dict[str, Any]:
         """Return what a resumed run needs beside weights, optimiser and critic, as JSON."""
@@ -189,42 +215,39 @@ class Learner:
 
     # -- what is known before there is a loss ---------------------------------------------------------------
 
-    def _find_signals(self, samples: Sequence[TrainingSample], frame: Frames) -> None:
+    def _find_signals(self, samples: Sequence[TrainingSample], frames: DealtFrames) -> None:
         """Find all signals but "reference", which only samples with a gradient need."""
         named = self._algorithm.signals
         if named & {"proximal", "values"}:
-            self._score_initial_policy(samples, frame)
+            self._score_initial_policy(samples, frames)
         if "answers" in named:
-            self._find_answers(samples, frame)
-        for sample in samples:
-            if "labels" in named:
+            self._find_answers(samples, frames)
+        if "labels" in named:
+            for sample in samples:
                 sample.labels = self._signals.labels(sample.trajectory)
-            if "progress" in named:
-                sample.progress = self._signals.progress(sample.trajectory, frame)
+        if "progress" in named:
+            self._find_progress(samples, frames)
 
-    @torch.no_grad()
-    def _score_initial_policy(self, samples: Sequence[TrainingSample], frame: Frames) -> None:
+    def _score_initial_policy(self, samples: Sequence[TrainingSample], frames: DealtFrames) -> None:
         """Score every trajectory with the policy before the first update: "proximal" and "values"."""
         entropies: dict[int, Tensor] = {}
         states: dict[int, Tensor] = {}
-        for part, one, live in self._passes(samples, [sample.branches for sample in samples], frame):
-            scores = self._network.score(one, hidden=self._critic is not None)
-            if not live:
+        found = self._scorer.scores(samples, frames, hidden=self._critic is not None)
+        for sample in samples:
+            if (one := found.get(id(sample))) is None:
                 continue
-            split = zip(scores.logprobs.split(one.sizes), scores.entropy.split(one.sizes), strict=True)
-            for number, (sample, (logprobs, entropy)) in enumerate(zip(part, split, strict=True)):
-                sample.proximal = logprobs
-                steps = one.steps[one.trajectories == number]
-                entropies[id(sample)] = _step_means(entropy, steps, len(sample.tokens))
-                if scores.hidden is not None:
-                    own = scores.hidden[one.trajectories[firsts(one.turns)] == number]
-                    states[id(sample)] = own.new_zeros(len(sample.tokens), own.shape[1], dtype=torch.float32)
-                    states[id(sample)][steps.unique()] = own.float()
-        for sample, known in zip(samples, self._all_gather(samples, entropies, 1), strict=True):
+            sample.proximal = one.logprobs
+            steps = sample.steps.to(one.entropy.device)
+            entropies[id(sample)] = _step_means(one.entropy, steps, len(sample.tokens))
+            if one.hidden is not None:
+                shape = len(sample.tokens), one.hidden.shape[1]
+                states[id(sample)] = one.hidden.new_zeros(shape, dtype=torch.float32)
+                states[id(sample)][steps.unique()] = one.hidden.float()
+        for sample, known in zip(samples, self._scorer.gather(samples, entropies, 1), strict=True):
             sample.entropies = tuple(known[:, 0].tolist())
         if self._critic is not None:
             size = self._network.hidden_size
-            for sample, state in zip(samples, self._all_gather(samples, states, size), strict=True):
+            for sample, state in zip(samples, self._scorer.gather(samples, states, size), strict=True):
                 sample.states = state
                 sample.values = with_end(self._critic.values(state))
                 sample.task_value = float(self._critic.task_values(state[:1]))
@@ -239,21 +262,35 @@ class Learner:
         outcomes, first = (torch.tensor(flags, device=whole.device) for flags in (ends, begins))
         return {"critic_loss": self._critic.update(whole, outcomes, first)}
 
-    @torch.no_grad()
-    def _find_answers(self, samples: Sequence[TrainingSample], frame: Frames) -> None:
+    def _find_answers(self, samples: Sequence[TrainingSample], frames: DealtFrames) -> None:
+        """Score the known answers; one so long that no pass holds it is like one that is not known."""
         known = {id(one): words for one in samples if (words := known_answer(one.trajectory)) is not None}
         asked = [sample for sample in samples if id(sample) in known]
         image = self._encoder.image_token
-        trees = [probes(one.branches, self._spoken(known[id(one)], one), image) for one in asked]
-        found: dict[int, Tensor] = {}
-        for part, one, live in self._passes(asked, trees, frame):
-            logprobs = self._network.score(one).logprobs
-            for number, sample in enumerate(part):
-                if live:
-                    own = one.trajectories == number
-                    found[id(sample)] = _step_means(logprobs[own], one.steps[own], len(sample.tokens)).exp()
-        for sample, chances in zip(asked, self._all_gather(asked, found, 1), strict=True):
-            sample.answers = tuple(chances[:, 0].tolist())
+        spoken = [self._spoken(known[id(one)], one) for one in asked]
+        trees = [probes(one.branches, words, image) for one, words in zip(asked, spoken, strict=True)]
+        fits = [
+            max(len(branch.context.ids) for branch in tree) <= self._config.batch_tokens for tree in trees
+        ]
+        asked, spoken = list(compress(asked, fits)), list(compress(spoken, fits))
+        found = self._scorer.scores(asked, frames, list(compress(trees, fits)))
+        chances: dict[int, Tensor] = {}
+        for sample, tokens in zip(asked, spoken, strict=True):
+            if (one := found.get(id(sample))) is not None:
+                steps = sample.steps.unique().repeat_interleave(len(tokens)).to(one.logprobs.device)
+                chances[id(sample)] = _step_means(one.logprobs, steps, len(sample.tokens)).exp()
+        for sample, known_chances in zip(asked, self._scorer.gather(asked, chances, 1), strict=True):
+            sample.answers = tuple(known_chances[:, 0].tolist())
+
+    def _find_progress(self, samples: Sequence[TrainingSample], frames: DealtFrames) -> None:
+        device = self._network.device
+        found = {
+            id(one): torch.tensor(self._signals.progress(one.trajectory, frames), device=device)
+            for one in samples
+            if one.mine
+        }
+        for sample, known in zip(samples, self._scorer.gather(samples, found, 1), strict=True):
+            sample.progress = tuple(known[:, 0].tolist())
 
     def _spoken(self, answer: str, sample: TrainingSample) -> list[int]:
         """Encode the answer as the policy would write it."""
@@ -261,37 +298,38 @@ class Learner:
         action = self._encoder.dialect.render([Answer(text=answer)], (first.width, first.height))
         return self._encoder.completion(action)
 
-    def _find_reference(self, samples: Sequence[TrainingSample], frame: Frames) -> None:
+    def _find_reference(self, samples: Sequence[TrainingSample], frames: DealtFrames) -> None:
         if "reference" not in self._algorithm.signals:
             return
-        for part, one, live in self._passes(samples, [sample.branches for sample in samples], frame):
-            logprobs = self._network.reference_logprobs(one)
-            if live:
-                for sample, own in zip(part, logprobs.split(one.sizes), strict=True):
-                    sample.reference = own
+        found = self._scorer.reference(samples, frames)
+        for sample in samples:
+            sample.reference = found.get(id(sample))
 
     # -- one optimiser step ---------------------------------------------------------------------------------
 
-    def _optimise(self, part: Sequence[TrainingSample], frame: Frames) -> _Step | None:
+    def _optimise(self, part: Sequence[TrainingSample], frames: DealtFrames) -> _Step | None:
         """Take one optimiser step; return None if no trajectory of `part` has a gradient."""
         objective = self._algorithm.objective
         learned = [sample for sample in part if sample.has_gradient(objective)]
         if not learned:
             return None
         totals = loss_denominators(part)
+        self._find_present(learned, frames)
         self.optimizer.zero_grad()
         loss, flops, tokens, sums = 0.0, 0.0, 0, no_sums(objective)
-        for samples, one, live in self._passes(learned, [sample.branches for sample in learned], frame):
-            if not live:  # it may be another process's sample, whose signals are not known here
-                (0.0 * self._network.score(one).logprobs.sum()).backward()
+        for parts, pack in self._scorer.passes(learned, frames):
+            scores = self._network.score(pack, entropy_gradient=objective.entropy is not None)
+            if not parts:
+                (0.0 * scores.logprobs.sum()).backward()
                 continue
-            batch = self._tokens(one, samples, totals)
-            found = objective_loss(batch, objective, self._history)
+            found = objective_loss(
+                loss_tokens(parts, scores, self._algorithm, totals, self._longest), objective, self._history
+            )
             found.value.backward()
             loss += float(found.value.detach())
             sums = added(sums, found.sums)
-            tokens += len(one.ids)
-            flops += self._network.flops(one)
+            tokens += len(pack.ids)
+            flops += self._network.flops(pack)
         norm = clip_gradients(self.model.parameters(), self._config.max_grad_norm)
         loss, flops, packed = self._ranks.sum([loss, flops, float(tokens)])
         finite = math.isfinite(loss) and math.isfinite(norm)
@@ -302,33 +340,17 @@ class Learner:
         self._count_skipped(not finite)
         return _Step(loss, norm, sums, finite, packed, flops)
 
-    def _tokens(self, one: PackedBatch, samples: Sequence[TrainingSample], totals: Totals) -> Tokens:
-        objective = self._algorithm.objective
-        scores = self._network.score(one, entropy_gradient=objective.entropy is not None)
-        device = scores.logprobs.device
+    def _find_present(self, samples: Sequence[TrainingSample], frames: DealtFrames) -> None:
+        """Score trajectories that take several passes under the present weights, if their loss needs it.
 
-        def of_steps(values: Callable[[TrainingSample], Sequence[float]]) -> Tensor:
-            return torch.tensor([x for sample in samples for x in values(sample)], device=device)[one.turns]
-
-        def of_tokens(values: Sequence[Tensor | None]) -> Tensor | None:
-            known = [x for x in values if x is not None]
-            return torch.cat(known) if len(known) == len(values) else None
-
-        weights = token_weights(one.turns, one.trajectories, totals, objective.aggregation, self._longest)
-        labelled = "labels" in self._algorithm.signals
-        return Tokens(
-            logprobs=scores.logprobs,
-            entropy=scores.entropy,
-            behaviour=one.behaviour,
-            advantages=of_steps(lambda sample: sample.advantages),
-            weights=weights * of_steps(lambda sample: [float(kept) for kept in sample.kept]),
-            turns=one.turns,
-            trajectories=one.trajectories,
-            steps=one.steps,
-            proximal=of_tokens([sample.proximal for sample in samples]),
-            reference=of_tokens([sample.reference for sample in samples]),
-            desirable=of_steps(lambda sample: sample.desirable) if labelled else None,
-        )
+        A ratio over a whole trajectory is a number for each of its tokens; the gradient is their own.
+        """
+        if not reads_whole_trajectory(self._algorithm.objective):
+            return
+        divided = [sample for sample in samples if sample.cost > self._config.batch_tokens]
+        found = self._scorer.scores(divided, frames)
+        for sample in divided:
+            sample.present = found[id(sample)].logprobs if id(sample) in found else None
 
     def _count_skipped(self, skipped: bool) -> None:
         self._skipped = self._skipped + 1 if skipped else 0
@@ -360,45 +382,6 @@ class Learner:
                 "learner_seconds": seconds,
             }
         )
-
-    # -- shares of the processes ----------------------------------------------------------------------------
-
-    def _shard(self, samples: Sequence[TrainingSample]) -> None:
-        mine = set(shares([sample.cost for sample in samples], self._ranks.world)[self._ranks.rank])
-        for index, sample in enumerate(samples):
-            sample.mine = index in mine
-
-    def _passes(
-        self, samples: Sequence[TrainingSample], trees: Sequence[list[Branch]], frame: Frames
-    ) -> Iterator[tuple[list[TrainingSample], PackedBatch, bool]]:
-        """Yield this process's packs: members, pack, and `Pass.live` (`training.learner.microbatches`)."""
-        own = [index for index, sample in enumerate(samples) if sample.mine]
-        found = passes(
-            trees,
-            own,
-            lambda some: self._network.pack(some, frame),
-            budget=self._config.batch_tokens,
-            ranks=self._ranks,
-            ahead=self._network.device.type != "cpu",
-        )
-        for members, one, live in found:
-            yield [samples[index] for index in members], one.to(self._network.device), live
-
-    def _all_gather(
-        self, samples: Sequence[TrainingSample], own: Mapping[int, Tensor], width: int
-    ) -> list[Tensor]:
-        """Gather [steps, width] of each sample from the one process that has it to all of them."""
-        device = self._network.device
-        shapes = [(len(sample.tokens), width) for sample in samples]
-        known = [
-            own[id(sample)].reshape(shape) if id(sample) in own else torch.zeros(shape, device=device)
-            for sample, shape in zip(samples, shapes, strict=True)
-        ]
-        if self._ranks.world == 1 or not known:
-            return known
-        flat = self._ranks.sum(torch.cat(known).flatten().tolist())
-        whole = torch.tensor(flat, device=device).reshape(-1, width)
-        return list(whole.split([steps for steps, _ in shapes]))
 
 
 def _step_means(values: Tensor, steps: Tensor, count: int) -> Tensor:

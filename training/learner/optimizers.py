@@ -1,5 +1,6 @@
 """The optimisers that a recipe can name."""
 
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
@@ -12,6 +13,7 @@ from torch.optim import Optimizer
 
 from guiagent.errors import InfrastructureError, UsageError
 
+_log = logging.getLogger(__name__)
 _BETAS = (0.9, 0.95)
 
 
@@ -33,6 +35,17 @@ def make(
         )
     kind = partial(torch.optim.AdamW, fused=True) if name == "adamw" else _eight_bit()
     return kind(trained, lr=learning_rate, betas=_BETAS, weight_decay=weight_decay)
+
+
+def hold(optimizer: Optimizer, learning_rate: float, weight_decay: float) -> None:
+    """Give a restored optimiser the numbers of the config, and log a warning if it came with others."""
+    for group in optimizer.param_groups:
+        for name, wanted in (("lr", learning_rate), ("weight_decay", weight_decay)):
+            if group[name] != wanted:
+                _log.warning(
+                    "warning   the checkpoint has %s %g; the run goes on with %g", name, group[name], wanted
+                )
+                group[name] = wanted
 
 
 def _eight_bit() -> Callable[..., Optimizer]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from guiagent.types import Trajectory
@@ -20,7 +21,7 @@ from training.replay import Group
 class TrainingSample:
     """A member of a group. A masked one has the `reward` None and no `branches`, and is never computed.
 
-    `proximal` and `reference` are [sampled tokens]; None unless this process computed them.
+    `proximal`, `reference` and `present` are [sampled tokens]; None unless this process computed them.
     """
 
     trajectory: Trajectory
@@ -32,6 +33,7 @@ class TrainingSample:
     kept: list[bool] = field(default_factory=list)  # steps that the objective's mask leaves in
     proximal: Tensor | None = None
     reference: Tensor | None = None
+    present: Tensor | None = None  # before the optimiser step in progress; of one that takes several passes
     states: Tensor | None = None  # [steps, hidden size], what the critic reads
     entropies: tuple[float, ...] | None = None
     values: tuple[float, ...] | None = None
@@ -43,6 +45,17 @@ class TrainingSample:
     @property
     def tokens(self) -> tuple[int, ...]:
         return tuple(len(step.policy.completion_ids) for step in self.trajectory.steps)
+
+    @property
+    def steps(self) -> Tensor:
+        """[sampled tokens]: the index of the step that each belongs to."""
+        counts = torch.tensor(self.tokens)
+        return torch.arange(len(counts)).repeat_interleave(counts)
+
+    @property
+    def behaviour(self) -> Tensor:
+        """[sampled tokens]: their log-probabilities as the engine reported them."""
+        return torch.tensor([logprob for step in self.trajectory.steps for logprob in step.policy.logprobs])
 
     @property
     def cost(self) -> int:
@@ -72,8 +85,12 @@ class TrainingSample:
         """Whether any of its tokens can have a gradient; if not, the forward pass may leave it out."""
         if self.reward is None or not any(self.kept):
             return False
-        if objective.kl is not None or objective.entropy is not None:
-            return True
+        return objective.kl is not None or objective.entropy is not None or self.teaches(objective)
+
+    def teaches(self, objective: Objective) -> bool:
+        """Whether its outcome or labels have a gradient: the terms of KL and entropy do not count."""
+        if self.reward is None:
+            return False
         labelled = isinstance(objective.surrogate, Kto) or objective.negatives is not None
         weighted = [a != 0.0 for a in self.advantages]
         if labelled:

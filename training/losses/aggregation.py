@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from training.algorithms.algorithm import Aggregation
+from training.config import Aggregation
 from training.losses.segments import firsts, sums
 
 

@@ -5,6 +5,7 @@ are those of the step with index 3; they exist only if the objective has an entr
 """
 
 from collections.abc import Mapping
+from math import nan
 
 from training.distributed.ranks import ProcessGroup
 from training.losses.correction import effective_share
@@ -55,6 +56,7 @@ def summary(sums: Sums) -> dict[str, float]:
         return {}
     figures = {
         "ratio_mean": sums["ratio"] / n,
+        "ratio_min": 1 / inverse if (inverse := sums["ratio_inverse_max"]) else nan,  # 0: all ratios are NaN
         "ratio_max": sums["ratio_max"],
         "kl": sums["kl"] / n,
         "entropy": sums["entropy"] / n,

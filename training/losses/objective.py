@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from training.algorithms.algorithm import Clipped, Kto, Likelihood, Objective, Regression
+from training.algorithms.algorithm import Clipped, Kto, Likelihood, Objective, Regression, reads_reference
 from training.losses.correction import Corrected, corrected
 from training.losses.entropy import entropy_loss
 from training.losses.history import History, no_history, usual_entropy
@@ -66,10 +66,12 @@ def no_sums(objective: Objective) -> dict[str, float]:
     return objective_loss(nothing, objective, no_history()).sums
 
 
-def reads_reference(objective: Objective) -> bool:
-    """Whether the loss needs the reference's log-probabilities."""
-    preference = isinstance(objective.surrogate, Kto | Regression)
-    return preference or objective.kl is not None or objective.negatives is not None
+def reads_whole_trajectory(objective: Objective) -> bool:
+    """Whether a token's loss depends on the present log-probabilities of its trajectory's other turns."""
+    surrogate = objective.surrogate
+    return isinstance(surrogate, Clipped) and (
+        surrogate.level in ("sequence", "running") or surrogate.bias == "norm"
+    )
 
 
 def _surrogate(tokens: Tokens, objective: Objective, history: History) -> tuple[Tensor, Tensor]:
@@ -139,20 +141,24 @@ def _measure(
             "correction_squared": correction.weights.square(),
             "correction_truncated": correction.changed,
         }
-    totals = {name: values.double().sum() for name, values in measured.items()}
+    own = slice(None) if tokens.own is None else tokens.own
+    totals = {name: values[own].double().sum() for name, values in measured.items()}
     if objective.entropy is not None and objective.entropy.band is not None:
-        totals |= _by_step(tokens)
-    totals["ratio_max"] = ratio.double().amax() if len(ratio) else ratio.new_zeros(())
+        totals |= _by_step(tokens.steps[own], tokens.entropy[own])
+    found = ratio.detach()[own].double()
+    totals["ratio_max"] = found.amax() if len(found) else found.new_zeros(())
+    totals["ratio_inverse_max"] = found.reciprocal().amax() if len(found) else found.new_zeros(())
     return totals
 
 
-def _by_step(tokens: Tokens) -> dict[str, Tensor]:
+def _by_step(steps: Tensor, entropy: Tensor) -> dict[str, Tensor]:
     """Sum of entropies and number of tokens for each step index."""
-    count = tokens.steps.bincount().double()
-    entropy = tokens.steps.bincount(tokens.entropy.double())
     return {
         f"{kind}/{index}": value
-        for kind, values in (("entropy", entropy), ("tokens", count))
+        for kind, values in (
+            ("entropy", steps.bincount(entropy.double())),
+            ("tokens", steps.bincount().double()),
+        )
         for index, value in enumerate(values.unbind())
     }
 

@@ -9,7 +9,9 @@ from torch import Tensor
 class Tokens:
     """The N tokens that the policy sampled in one micro-batch, trajectory after trajectory, turn after turn.
 
-    A micro-batch holds whole trajectories, so a mean over a turn or a trajectory can be computed here.
+    They are those of whole trajectories, so a mean over a turn or a trajectory can be computed here. If a
+    long trajectory is divided over micro-batches, `own` are the tokens that this one computed; the others
+    have no gradient and weight 0, and count in no sum.
     `weights` carries the aggregation of the whole optimiser step: the gradients of the micro-batches, and of
     the ranks, add up, however the step was split.
 
@@ -30,6 +32,7 @@ class Tokens:
     proximal: Tensor | None = None  # [N] float
     reference: Tensor | None = None  # [N] float
     desirable: Tensor | None = None  # [N] float: +1 on tokens of steps labelled good, -1 bad, 0 unlabelled
+    own: Tensor | None = None  # long, indices of the tokens that this micro-batch computed; None: of all N
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,18 @@ from typing import Any, Protocol
 
 from guiagent.types import Trajectory
 from rewards.judges.step import StepVerdict
-from training.algorithms import find_algorithm
+from training.algorithms.adjusted import algorithm_of
 from training.checkpoints.run_state import RunState
 from training.config import TrainConfig
 from training.engine.engine import Engine
 from training.learner.labels import LabelCounts
 from training.learner.learner import Update
 from training.learner.signals import known_answer
+from training.metrics.gpu import GpuMeter
+from training.metrics.health import Health, HealthMonitor, health
 from training.metrics.judge_agreement import GapMonitor, judged_and_true
 from training.metrics.utilisation import UtilizationMeter
-from training.metrics.writer import Metrics, Phases, accelerator_figures
+from training.metrics.writer import Metrics, Phases
 from training.replay import Group, Replay
 
 
@@ -35,6 +37,9 @@ class Progress:
     staleness: float  # mean staleness of the groups taken, in policy versions
     faults: int
     entropy: float
+    health: Health
+    in_vain: int  # updates in a row that taught nothing, this one included
+    warnings: tuple[str, ...]  # of this update, a line each
     proposals: dict[str, int]  # counts by outcome since the run began; {} without a proposer
     unjudged: dict[str, int]  # rollouts of this session without a verdict, by reason
     unlabelled: dict[str, int]  # rollouts of this session without step labels, by reason
@@ -82,12 +87,14 @@ class RunObserver:
     ) -> None:
         self._steps, self._state, self._replay, self._engine = config.steps, state, replay, engine
         self._counters = counters
-        self._signals = find_algorithm(config.update.algorithm).signals
+        self._signals = algorithm_of(config.update).signals
         self._gap = GapMonitor()
         self._labels = LabelCounts()
+        self._health = HealthMonitor(config.health, config.dialect)
         self._utilization = UtilizationMeter(config.rollout.devices)
+        self._gpu = GpuMeter()
         self.phase = Phases()  # `with observer.phase("learning"): ...`
-        self._metrics = Metrics(run, after_step=state.step)
+        self._metrics = Metrics(run, after_step=state.step, tracker=config.tracker)
 
     def close(self) -> None:
         self._metrics.close()
@@ -108,12 +115,15 @@ class RunObserver:
     def record(self, groups: Sequence[Group], update: Update, rollouts: Rollouts) -> Progress:
         """Write the figures of the update made from `groups`; they are on the disk when this returns.
 
-        Raises what `Counters.check` raises, and InfrastructureError if the disk is full or failing.
+        Raises what `Counters.check` raises, InfrastructureError if the disk is full or failing, and
+        StalledError, when the figures are written, if the run has learned nothing for too long.
         """
         progress = self._progress(groups, update, rollouts)
-        figures = self._replay_figures() | self._signal_figures(groups) | self._utilization_figures(groups)
+        self._utilization.learned(groups, update.taught)
+        figures = self._replay_figures() | self._signal_figures(groups) | self._utilization_figures()
         self._metrics.update(asdict(progress) | update.metrics | figures | self._counters.check())
         self._state.recorded = self._state.episodes
+        self._health.check()
         return progress
 
     def _count(self, trajectory: Trajectory) -> None:
@@ -123,6 +133,8 @@ class RunObserver:
 
     def _progress(self, groups: Sequence[Group], update: Update, rollouts: Rollouts) -> Progress:
         state, counters = self._state, self._counters
+        found = health(groups, update)
+        warnings = self._health.add(found)
         fresh = [group for group in groups if group.sampled]
         sampled = [trajectory for group in fresh for trajectory in group.sampled if trajectory.valid]
         return Progress(
@@ -133,9 +145,12 @@ class RunObserver:
             env_steps=state.env_steps,
             episodes_per_second=rollouts.stats.per_second,
             success=sum(trajectory.success for trajectory in sampled) / max(len(sampled), 1),
-            staleness=sum(group.staleness for group in fresh) / len(fresh),
+            staleness=found.staleness,
             faults=rollouts.faults.total(),
-            entropy=update.metrics.get("entropy", float("nan")),
+            entropy=found.entropy,
+            health=found,
+            in_vain=self._health.in_vain,
+            warnings=warnings + self._gpu.warnings(),
             proposals=dict(counters.proposals),
             unjudged=dict(counters.unjudged),
             unlabelled=dict(counters.unlabelled),
@@ -166,7 +181,6 @@ class RunObserver:
             figures |= counted.figures()
         return figures
 
-    def _utilization_figures(self, groups: Sequence[Group]) -> dict[str, Any]:
-        self._utilization.learned(groups)
+    def _utilization_figures(self) -> dict[str, Any]:
         seconds, phases = self.phase.read()
-        return self._utilization.figures(seconds, phases, self._engine.stats) | accelerator_figures()
+        return self._utilization.figures(seconds, phases, self._engine.stats) | self._gpu.figures()

@@ -39,7 +39,7 @@ class TensorBoardWriter:
 
     def add(self, step: int, figures: Mapping[str, Any]) -> None:
         """Write the finite numbers among `figures`; those of a dict get the dict's name as a prefix."""
-        values = [Summary.Value(tag=name, simple_value=number) for name, number in _scalars(figures)]
+        values = [Summary.Value(tag=name, simple_value=number) for name, number in scalars(figures)]
         self._write(Event(step=step, summary=Summary(value=values)))
 
     def close(self) -> None:
@@ -76,9 +76,10 @@ class TensorBoardWriter:
         )
 
 
-def _scalars(figures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def scalars(figures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the finite numbers of an update but its step; those of a dict get its name as a prefix."""
     for name, value in figures.items():
         if isinstance(value, dict):
-            yield from ((f"{name}/{key}", number) for key, number in _scalars(value))
+            yield from ((f"{name}/{key}", number) for key, number in scalars(value))
         elif isinstance(value, int | float) and math.isfinite(value) and name != "step":
             yield name, value

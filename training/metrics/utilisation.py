@@ -1,7 +1,7 @@
 """Utilisation of devices, engine and trainer, update by update: sums, no clock, no I/O."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,12 +50,12 @@ class UtilizationMeter:
             sums.faults[f"{trajectory.fault.origin}/{trajectory.fault.code}"] += 1
         self._successes += trajectory.success
 
-    def learned(self, groups: Sequence[Group]) -> None:
-        """Count a batch that the trainer took."""
+    def learned(self, groups: Sequence[Group], taught: Collection[str]) -> None:
+        """Count a batch that the trainer took; `taught` are the ids of the trajectories with an advantage."""
         sums = self._since
         for group in groups:
             valid = [trajectory for trajectory in group.sampled if trajectory.valid]
-            sums.useful_s += sum(trajectory.seconds for trajectory in valid)
+            sums.useful_s += sum(trajectory.seconds for trajectory in valid if trajectory.id in taught)
             sums.trained_tokens += sum(_tokens(member) for member in group.members if member.valid)
             if valid:
                 sums.outcomes[group_outcome(valid)] += 1
@@ -64,14 +64,19 @@ class UtilizationMeter:
         """Return the figures of the last `seconds`; `phases` are the trainer's seconds by phase.
 
         A device is busy during an episode, from set-up to check, also while it waits for the policy; usefully
-        busy if the episode was learned from. An episode counts when it is committed or learned from, so over
-        a short time a share may be above 1. `engine` has the engine's present totals. Its encoded tokens are
-        the prompt tokens without the cached ones, whose share is `engine_cached_share`.
+        busy if the episode had an advantage when it was learned from: one of a group whose episodes all fared
+        alike taught nothing. An episode counts when it is committed or learned from, so over a short time a
+        share may be above 1.
+
+        `engine` has the engine's present totals. It is busy while a completion is in progress
+        (`engine_busy_share`), whether it computes or waits for a core; `engine_cpu_share` are the CPU seconds
+        of its threads by the seconds that passed, NaN where they are not known. Its encoded tokens are the
+        prompt tokens without the cached ones, whose share is `engine_cached_share`.
         """
         sums, self._since = self._since, _Sums()
         self._device_s += self.devices * seconds
         self._trainer_s += seconds
-        busy_s, prompt, cached, sampled = (
+        busy_s, prompt, cached, sampled, cpu_s = (
             now - before for now, before in zip(engine, self._engine, strict=True)
         )
         self._engine = engine
@@ -80,7 +85,8 @@ class UtilizationMeter:
             "device_utilisation": sums.busy_s / (self.devices * seconds),
             "useful_device_utilisation": sums.useful_s / (self.devices * seconds),
             "trainer_utilisation": phases.get("learning", 0.0) / seconds,
-            "engine_utilisation": busy_s / seconds,
+            "engine_busy_share": busy_s / seconds,
+            "engine_cpu_share": cpu_s / seconds if engine.cpu_s else float("nan"),
             "engine_sampled_tokens_per_second": sampled / seconds,
             "engine_encoded_tokens_per_second": (prompt - cached) / seconds,
             "engine_cached_share": cached / prompt if prompt else float("nan"),

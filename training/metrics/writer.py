@@ -1,23 +1,23 @@
-"""Writes a run's metrics: a line per update in `metrics.jsonl`, and the same figures for TensorBoard."""
+"""Writes a run's metrics: a line per update in `metrics.jsonl`, the same for TensorBoard and a tracker."""
 
 import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import torch
-
 from guiagent.errors import InfrastructureError
 from guiagent.storage.atomic import write_file
 from guiagent.storage.journal import Journal
 from guiagent.types import Trajectory
+from training.config import TrackerName
 from training.metrics.judge_agreement import Agreement, judged_and_true
 from training.metrics.tensorboard import TensorBoardWriter
+from training.metrics.trackers import Tracker
 
 
 class Metrics:
@@ -29,9 +29,10 @@ class Metrics:
 
     Raises:
         InfrastructureError: the disk is full or failing, or a line before the last is damaged.
+        MissingProgram: the tracker's package is not installed.
     """
 
-    def __init__(self, run: Path, after_step: int) -> None:
+    def __init__(self, run: Path, after_step: int, tracker: TrackerName | None = None) -> None:
         path = run / "metrics.jsonl"
         lines = read(run)
         kept = [line for line in lines if line["step"] <= after_step]
@@ -39,6 +40,7 @@ class Metrics:
             write_file(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
         self._journal = Journal(path, dict[str, Any])
         self._board = TensorBoardWriter(run / "tensorboard", after_step + 1)
+        self._tracker = Tracker(tracker, run) if tracker else None
         self._outcomes: dict[str, list[int]] = defaultdict(lambda: [0, 0])  # task: successes, episodes
         self._agreement = Agreement()
 
@@ -58,10 +60,14 @@ class Metrics:
         figures = figures | self._agreement_figures()
         self._journal.append(_plain(figures) | {"tasks": tasks})
         self._board.add(figures["step"], figures)
+        if self._tracker is not None:
+            self._tracker.add(figures["step"], figures | {"tasks": tasks})
 
     def close(self) -> None:
         self._journal.close()
         self._board.close()
+        if self._tracker is not None:
+            self._tracker.close()
 
     def _agreement_figures(self) -> dict[str, Any]:
         """Return the judge's agreement figures; {} if no episode was both judged and audited."""
@@ -98,16 +104,6 @@ class Phases:
         seconds, self._began = now - self._began, now
         phases, self._seconds = dict(self._seconds), defaultdict(float)
         return max(seconds, 1e-9), phases
-
-
-def accelerator_figures() -> dict[str, float]:
-    """Return the GPU's utilisation in the last second and this process's peak memory; {} without a GPU."""
-    if not torch.cuda.is_available():
-        return {}
-    figures = {"gpu_memory_mb": torch.cuda.max_memory_allocated() / 2**20}
-    with suppress(ModuleNotFoundError):  # pynvml, which asks the driver
-        figures["gpu_utilisation"] = torch.cuda.utilization() / 100
-    return figures
 
 
 def read(run: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from training.checkpoints.checkpoint import optimizer_state, restore_optimizer
+from training.checkpoints.states import optimizer_state, restore_optimizer
 
 _WIDTH = 128
 _HEADS = 2  # the smaller of two estimates is used, against overestimation (DigiRL)

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from training.inputs.packing import PackedBatch
 from training.model.forward import encode_images
 
-_KEPT_TOKENS = 2**19  # 2 GiB if a token's features are 2,048 half-precision numbers
+KEPT_TOKENS = 2**19  # 2 GiB if a token's features are 2,048 half-precision numbers
 
 
 class _Features(NamedTuple):
@@ -26,7 +26,7 @@ class KeptFeatures:
     its batch, and a resumed run has other ones in its cache.
     """
 
-    def __init__(self, capacity: int = _KEPT_TOKENS) -> None:
+    def __init__(self, capacity: int = KEPT_TOKENS) -> None:
         self._capacity = capacity
         self._kept: OrderedDict[str, _Features] = OrderedDict()
         self._tokens = 0

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from training.inputs.packing import PackedBatch
 from training.model import packed_attention
 
-_LOGITS_AT_ONCE = 2**27  # float32 numbers: half a GiB
+LOGITS_AT_ONCE = 2**27  # float32 numbers: half a GiB
 
 
 class Scores(NamedTuple):
@@ -73,21 +73,30 @@ def score(
         )
     finally:
         hook.remove()
-    logits: Tensor = output.logits[0]
+    logprobs, entropy = drawn(output.logits[0], pack.sampled, unsampled, temperature, entropy_gradient)
+    return Scores(logprobs, entropy, seen[0][0, _firsts(pack.turns)] if hidden else None)
+
+
+def drawn(
+    logits: Tensor, sampled: Tensor, unsampled: Sequence[int], temperature: float, entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """Return log-probability and entropy of each sampled token: [N], from logits [N, vocabulary].
+
+    Many logits become float32 part by part, and again in the backward pass.
+    """
 
     def draw(logits: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
         return _drawn(logits, sampled, unsampled, temperature, entropy_gradient)
 
-    rows = max(1, _LOGITS_AT_ONCE // logits.shape[-1])
+    rows = max(1, LOGITS_AT_ONCE // logits.shape[-1])
     if len(logits) <= rows:
-        logprobs, entropy = draw(logits, pack.sampled)
-    else:
-        parts = [
-            checkpoint(draw, *part, use_reentrant=False)
-            for part in zip(logits.split(rows), pack.sampled.split(rows), strict=True)
-        ]
-        logprobs, entropy = (torch.cat(column) for column in zip(*parts, strict=True))
-    return Scores(logprobs, entropy, seen[0][0, _firsts(pack.turns)] if hidden else None)
+        return draw(logits, sampled)
+    parts = [
+        checkpoint(draw, *part, use_reentrant=False)
+        for part in zip(logits.split(rows), sampled.split(rows), strict=True)
+    ]
+    logprobs, entropy = (torch.cat(column) for column in zip(*parts, strict=True))
+    return logprobs, entropy
 
 
 def _drawn(

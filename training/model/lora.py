@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from training.config import LoraConfig
-from training.distributed.parallel import whole
+from training.distributed.parallel import copied, whole
 from training.inputs.checkpoint_files import readable
 
 FOLDER = "adapter"  # beside a checkpoint's weights
@@ -45,7 +45,7 @@ def saved_state(model: PeftModel) -> dict[str, Tensor]:
 
 
 def merged(model: PreTrainedModel) -> dict[str, Tensor]:
-    """A model's weights by the names of its checkpoint, adapters added in. Collective if it is sharded."""
+    """Copies of the weights by their checkpoint names, adapters added in, as `copied` makes them."""
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, LoraLayer)}
     weights: dict[str, Tensor] = {}
     plain: dict[int, Tensor] = {}  # a weight with two names is gathered once, and saved once
@@ -53,11 +53,11 @@ def merged(model: PreTrainedModel) -> dict[str, Tensor]:
         layer, _, kind = name.partition(".base_layer.")
         if layer in layers:
             weights[f"{layer}.{kind}"] = (
-                _with_adapter(layers[layer], tensor) if kind == "weight" else whole(tensor)
+                _with_adapter(layers[layer], tensor) if kind == "weight" else copied(tensor)
             )
         elif ".lora_" not in name:
             if id(tensor) not in plain:
-                plain[id(tensor)] = whole(tensor)
+                plain[id(tensor)] = copied(tensor)
             weights[name] = plain[id(tensor)]
     return weights
 
@@ -71,4 +71,4 @@ def _with_adapter(layer: LoraLayer, weight: Tensor) -> Tensor:
     if base.shape[0] == 0:  # not rank 0 of a sharded model
         return base
     scale: float = layer.scaling[name]
-    return base + (scale * (up @ down)).to(base.dtype)
+    return (base + (scale * (up @ down)).to(base.dtype)).cpu()

@@ -7,14 +7,16 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.distributed.fsdp import register_fsdp_forward_method
 from transformers import PreTrainedModel
 
 from training.config import OptimizationConfig
-from training.distributed.parallel import Distributed, shard, whole
+from training.distributed.parallel import Distributed, copied, shard
 from training.distributed.ranks import ProcessGroup, SingleProcess
 from training.inputs.checkpoint_files import preparation_files
+from training.inputs.contexts import Context
 from training.inputs.encoder import Encoder
 from training.inputs.packing import Branch, PackedBatch, pack
 from training.model import lora
@@ -27,7 +29,10 @@ Shard = Callable[[PreTrainedModel], PreTrainedModel]
 
 
 def _accelerator() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """Return the GPU that this thread works on, by its number: each thread has another "cuda"."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 @dataclass(frozen=True)
@@ -108,8 +113,17 @@ class Network:
         return size
 
     def pack(self, trajectories: list[list[Branch]], frame: Callable[[str], bytes]) -> PackedBatch:
-        """Pack trajectories, on the CPU, in any thread. `frame` returns a screenshot's bytes by its hash."""
+        """Pack trajectories, on the CPU, in any thread. `frame` returns a screenshot's bytes by its hash.
+
+        Of none there is a small blank pack: with it a process takes part in others' collectives.
+        """
         encoder = self._encoder
+        if not trajectories:
+            blank = encoder.prepare(Image.new("RGB", (1, 1)))
+            ids = [*encoder.first_prompt("", blank), encoder.completion("-")[0]]
+            said = [False] * (len(ids) - 1) + [True]
+            context = Context(ids, said, [0.0] * len(ids), [0] * len(ids), [""])
+            return pack([[Branch(context)]], lambda _: blank, encoder.image_token, self._merge)
         return pack(trajectories, lambda name: encoder.picture(frame(name)), encoder.image_token, self._merge)
 
     def score(self, pack: PackedBatch, *, entropy_gradient: bool = False, hidden: bool = False) -> Scores:
@@ -139,8 +153,19 @@ class Network:
         once = self._work.forward(len(pack.ids), contexts, len(pack.sampled), patches)
         return self._passes.language * once.language + self._passes.vision * once.vision
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of all weights, in all processes together."""
+        return sum(parameter.numel() * parameter.element_size() for parameter in self.model.parameters())
+
+    @property
+    def trained(self) -> dict[str, Tensor]:
+        """The parameters that are trained, by name."""
+        return {name: x for name, x in self.model.named_parameters() if x.requires_grad}
+
     def weights(self) -> dict[str, Tensor]:
-        """All weights by the names of the checkpoint, adapters added in. Collective; rank 0 has them."""
+        """Copies of all weights by the names of the checkpoint, adapters added in. Collective; rank 0 has
+        them."""
         return lora.merged(self.model)
 
     def adapter(self) -> dict[str, Tensor]:
@@ -150,20 +175,28 @@ class Network:
         """
         if self._adapters is None:
             raise ValueError("this network was opened without adapters")
-        return {name: whole(x) for name, x in lora.saved_state(self._adapters).items()}
+        return {name: copied(x) for name, x in lora.saved_state(self._adapters).items()}
+
+    def export(self) -> Callable[[Path], None]:
+        """Copy the weights, and return what writes them: an ordinary Hugging Face folder, the adapters alone
+        in a subfolder. Collective; what is returned is for rank 0."""
+        weights = self.weights()
+        own = {name: copied(x) for name, x in self._adapter_state().items()}
+
+        def write(directory: Path) -> None:
+            self.model.save_pretrained(directory, state_dict=weights)
+            for name, data in self._preparation.items():
+                (directory / name).write_bytes(data)
+            if self._adapters is not None:
+                self._adapters.save_pretrained(str(directory / lora.FOLDER), state_dict=own)
+
+        return write
 
     def save(self, directory: Path) -> None:
-        """Write an ordinary Hugging Face folder, and the adapters alone in a subfolder. Collective; rank 0
-        writes."""
-        weights = self.weights()
-        own = {name: whole(x) for name, x in self._adapter_state().items()}
-        if self._ranks.rank:
-            return
-        self.model.save_pretrained(directory, state_dict=weights)
-        for name, data in self._preparation.items():
-            (directory / name).write_bytes(data)
-        if self._adapters is not None:
-            self._adapters.save_pretrained(str(directory / lora.FOLDER), state_dict=own)
+        """Export now. Collective; rank 0 writes."""
+        write = self.export()
+        if self._ranks.rank == 0:
+            write(directory)
 
     def _adapter_state(self) -> dict[str, Tensor]:
         if self._adapters is None:

@@ -29,9 +29,13 @@ def open_model(checkpoint: Path) -> PreTrainedModel:
     return model
 
 
-def on_accelerator(model: PreTrainedModel) -> PreTrainedModel:
-    """The model on the first GPU, if there is one."""
-    return model.to("cuda") if torch.cuda.is_available() else model  # type: ignore[arg-type]
+def on_accelerator(model: PreTrainedModel, gpu: int | None = None) -> PreTrainedModel:
+    """Move the model to a GPU, by default the one that this thread works on; leave it where there is none."""
+    if not torch.cuda.is_available():
+        return model
+    device = torch.device("cuda", torch.cuda.current_device() if gpu is None else gpu)
+    moved: PreTrainedModel = model.to(device)  # type: ignore[arg-type]
+    return moved
 
 
 def _project_patches_by_matrix(model: PreTrainedModel) -> None:

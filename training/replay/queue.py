@@ -17,17 +17,17 @@ from statistics import pstdev
 from threading import Condition
 from typing import Any, Literal
 
-from guiagent.errors import InfrastructureError
+from guiagent.errors import InfrastructureError, StalledError
 from guiagent.types import Trajectory
 from rewards.proposers.types import comparable
 from training.algorithms.algorithm import FromBuffer, ReplayRule, RescueAllFail
 from training.algorithms.reward import earned, outcome
+from training.config import FlatGroups
 from training.replay.groups import EpisodeRequest, Group, ReplayStats, Span, oldest_version, span
 from training.replay.rules import Buffer, drawn, failed, members, young
 from training.replay.scheduler import Limits, Scheduler, choose_batch
 
 _BATCH_SYNCHRONOUS = Limits(groups=1, max_staleness=0, devices=1)
-_STARVED = 50  # batches' worth of groups that may close in a row and teach nothing
 
 
 @dataclass
@@ -74,8 +74,9 @@ class Replay:
     ahead of it: a `Scheduler` says what a device plays next.
 
     With `flat_groups` "drop" a group whose rewards are all the same is dropped and counted, because it
-    teaches nothing (DAPO, arXiv 2503.14476); so is one whose rewards have a population deviation below
-    `min_std`. A group that failed as a whole is kept if the rule may rescue it.
+    teaches nothing (DAPO, arXiv 2503.14476); with "drop_by_outcome" one whose outcomes are, so that a judge's
+    reward or a preset's format penalty is never the only contrast. So is one whose rewards have a population
+    deviation below `min_std`. A group that failed as a whole is kept if the rule may rescue it.
 
     Thread-safe: any thread may ask, open and add; one trainer takes. `take` is the only call that waits. A
     draw depends only on `seed`, the group and the kept episodes, so there is no random state to save.
@@ -87,11 +88,11 @@ class Replay:
         seed: int,
         *,
         limits: Limits = _BATCH_SYNCHRONOUS,
-        flat_groups: Literal["keep", "drop"] = "keep",
+        flat_groups: FlatGroups = "keep",
         min_std: float = 0.0,
     ) -> None:
         self._rule = rule
-        self._drops_flat = flat_groups == "drop"
+        self._flat_groups = flat_groups
         self._min_std = min_std
         self._seed = seed
         self._limits = limits
@@ -142,8 +143,10 @@ class Replay:
         with self._changed:
             self._scheduler.published(version)
 
-    def add(self, trajectory: Trajectory) -> None:
+    def add(self, trajectory: Trajectory) -> list[float] | None:
         """Add a committed trajectory to its group; the last member closes the group.
+
+        Return the group's known outcomes if it closed, whether it will be learned from or not; else None.
 
         Raises `ValueError` for a group that is not open and for a member that is already there.
         """
@@ -151,7 +154,7 @@ class Replay:
             group = self._pending.get(_number(trajectory.group))
             if group is None:
                 raise ValueError(f"trajectory {trajectory.id} belongs to no open group: {trajectory.group}")
-            self._place(group, trajectory)
+            return self._place(group, trajectory)
 
     def take(self, *, current_version: int, timeout: float) -> list[Group]:
         """Take a batch of closed groups, chosen by `choose_batch`; return [] if `timeout` seconds pass.
@@ -163,7 +166,8 @@ class Replay:
         With a rule that learns from a buffer alone, one more group holds the drawn episodes, if any.
 
         Raises:
-            InfrastructureError: more than fifty batches' worth of groups in a row closed and taught nothing.
+            StalledError: more than `limits.batches_in_vain` batches' worth of groups in a row were dropped as
+                they closed.
         """
 
         limits = self._limits
@@ -177,7 +181,7 @@ class Replay:
             )
             if indices is not None:
                 return [self._closed[index] for index in indices]
-            if self._in_vain.total() > _STARVED * limits.groups:
+            if limits.batches_in_vain and self._in_vain.total() > limits.batches_in_vain * limits.groups:
                 raise _starved(self._in_vain)
             return None
 
@@ -295,14 +299,14 @@ class Replay:
                 if not group.closed:
                     self._scheduler.returned(group.id, group.missing, group.version)
 
-    def _place(self, group: _Pending, trajectory: Trajectory) -> None:
+    def _place(self, group: _Pending, trajectory: Trajectory) -> list[float] | None:
         if not 0 <= trajectory.group_index < group.size or trajectory.group_index in group.members:
             raise ValueError(
                 f"trajectory {trajectory.id} cannot be member {trajectory.group_index} of {group.id}"
             )
         group.members[trajectory.group_index] = trajectory
         if not group.closed:
-            return
+            return None
         known = [value for member in group.sampled if (value := outcome(member)) is not None]
         rewards = [value for member in group.sampled if (value := earned(member)) is not None]
         group.span = span(group.sampled)
@@ -310,15 +314,16 @@ class Replay:
             self._stats.invalid += 1
             self._in_vain["invalid"] += 1
             self._forget(group)
-        elif self._teaches_nothing(rewards) and not self._rescuable(group, known):
+        elif (flat := self._teaches_nothing(rewards, known)) and not self._rescuable(group, known):
             self._stats.flat += 1
             self._in_vain["flat"] += 1
             self._forget(group)
         else:
-            group.needs_rescue = self._teaches_nothing(rewards)
+            group.needs_rescue = flat
             self._closed.append(group)
             self._in_vain.clear()
         self._changed.notify_all()  # also after a drop: a batch may have waited for this group
+        return known
 
     def _drop_hopeless(self, version: int) -> None:
         """Drop closed groups that are too old, and those whose rescue has become too old."""
@@ -332,8 +337,10 @@ class Replay:
             self._closed.remove(group)
             self._forget(group)
 
-    def _teaches_nothing(self, rewards: list[float]) -> bool:
-        return (self._drops_flat and min(rewards) == max(rewards)) or pstdev(rewards) < self._min_std
+    def _teaches_nothing(self, rewards: list[float], outcomes: list[float]) -> bool:
+        compared = outcomes if self._flat_groups == "drop_by_outcome" else rewards
+        flat = self._flat_groups != "keep" and min(compared) == max(compared)
+        return flat or pstdev(rewards) < self._min_std
 
     def _rescuable(self, group: _Pending, outcomes: list[float]) -> bool:
         rule = self._rule
@@ -378,11 +385,11 @@ class Replay:
             self._kept.add(member)
 
 
-def _starved(dropped: Counter[str]) -> InfrastructureError:
-    return InfrastructureError(
+def _starved(dropped: Counter[str]) -> StalledError:
+    return StalledError(
         f"{dropped.total()} groups in a row taught nothing: {dropped['flat']} whose members all fared alike, "
         f"{dropped['invalid']} of which too few outcomes are known; choose tasks that the policy solves now "
-        "and then, or look into the faults"
+        "and then, or look into the faults; with health.stop_after = 0 the run goes on"
     )
 
 

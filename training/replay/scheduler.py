@@ -48,6 +48,7 @@ class Limits:
     max_staleness: int  # policy versions between the sampling of a group's oldest token and its update
     devices: int
     sticky: bool = False
+    batches_in_vain: int = 50  # worth of groups that may be left out in a row before the run ends; 0: any
 
     def most_pending(self, lag: int) -> int:
         """Return how many groups may be open or wait for the trainer, a new one included.

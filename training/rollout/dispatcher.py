@@ -61,6 +61,7 @@ class RolloutDispatcher:
         self._sampler = sampler
         self._on_trajectory = on_trajectory
         self._judges = judges
+        self._shown: dict[RolloutWorker, str] = {}  # the task that a worker's device was set up for last
         self._room = asyncio.Event()
         self._unjudged: asyncio.Queue[Trajectory] = asyncio.Queue(len(workers))
         self._finished: asyncio.Queue[Trajectory] = asyncio.Queue()
@@ -111,13 +112,14 @@ class RolloutDispatcher:
         """Open a group, unless the proposal made for it is refused."""
         try:
             with self._replay.opening():
-                drawn = await self._sampler.draw(worker)
+                drawn = await self._sampler.draw(worker, self._shown.get(worker))
             if drawn is not None:
                 self._replay.open_group(*drawn, by=worker)
         finally:
             self._room.set()
 
     async def _play(self, request: EpisodeRequest, worker: RolloutWorker) -> None:
+        self._shown[worker] = request.task
         try:
             played = await worker.play(request, self._sampler.max_steps(request))
         except FaultError as error:
@@ -152,7 +154,6 @@ class RolloutDispatcher:
                 self.stats.episodes += 1
                 if trajectory.fault is not None:
                     self.stats.faults[trajectory.fault.code] += 1
-                self._replay.add(trajectory)
-                self._sampler.add(trajectory)
+                self._sampler.add(trajectory, self._replay.add(trajectory))
                 self._on_trajectory(trajectory)
             self._room.set()  # a group that closed and was dropped makes room for another one

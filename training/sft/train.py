@@ -23,20 +23,22 @@ from typing import Any, NamedTuple
 
 import torch
 
-from guiagent import config as configuration
-from guiagent.errors import UsageError
+from guiagent.errors import StoppedError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from training.checkpoints import checkpoint
+from training.checkpoints.shards import Learned
 from training.config import HistoryConfig, SftConfig, checkpoint_folder
 from training.distributed.parallel import Distributed, shares
 from training.distributed.ranks import ProcessGroup, SingleProcess
+from training.identity import claim, require_same
 from training.inputs.contexts import Context
 from training.inputs.encoder import Encoder
 from training.inputs.packing import tree
 from training.learner import optimizers
 from training.learner.fitting import Fit, Schedule, claimed
 from training.learner.microbatches import Pass, passes
-from training.metrics.writer import Metrics, accelerator_figures
+from training.metrics.gpu import GpuMeter
+from training.metrics.writer import Metrics
 from training.model.network import Checkpoints, Network, Placement
 from training.sft.data import Draw, demonstration, drawn, split
 
@@ -55,7 +57,9 @@ class Fitted(NamedTuple):
     """A finished run."""
 
     policy: Path  # the final checkpoint's Hugging Face folder
+    step: int
     refused: tuple[str, ...]  # damaged checkpoints that were passed over on the way
+    before: bool  # whether it was finished when it was started
 
 
 def fine_tune(
@@ -63,20 +67,26 @@ def fine_tune(
     run: Path,
     on_progress: Callable[[Progress], None],
     ranks: Distributed | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Fitted | None:
     """Fine-tune in the folder `run` until `config.steps`; continue an interrupted run.
+
+    A run that is finished is left as it is. When `stop()` is true in any process, the run is saved and ends.
 
     The loss is the cross-entropy of the replies, a mean over the tokens of an optimiser step. A reply without
     a valid action is shown but not learned. With `ranks`, all processes share each step; the first one writes
     and reports, and the others return None.
 
     Raises:
-        UsageError: there is no store, nothing in it to learn from, or an episode on an evaluation seed.
+        UsageError: there is no store, nothing in it to learn from, or an episode on an evaluation seed; or
+            the folder's run was begun with a config of another identity.
         InfrastructureError: there is no checkpoint, something is damaged, or the disk is full.
         DivergedError: five steps in a row had a non-finite loss or gradient. The last checkpoint is older.
+        StoppedError: it was `stop`, and all is saved.
     """
+    require_same(run, config)
     with ExitStack() as held:
-        return SftTrainer(config, run, held, on_progress, ranks).run()
+        return SftTrainer(config, run, held, on_progress, ranks, stop).run()
 
 
 class SftTrainer:
@@ -89,9 +99,10 @@ class SftTrainer:
         held: ExitStack,
         on_progress: Callable[[Progress], None],
         ranks: Distributed | None,
+        stop: Callable[[], bool],
     ) -> None:
         began_with = checkpoint_folder(config.policy)
-        self._config, self._on_progress = config, on_progress
+        self._config, self._on_progress, self._stop = config, on_progress, stop
         self._ranks: ProcessGroup = ranks or SingleProcess()
         self._store = held.enter_context(TrajectoryStore(config.store, readonly=True))
         if self._ranks.rank == 0:
@@ -111,10 +122,10 @@ class SftTrainer:
         if not self._taught:
             kind = "successful episode" if config.successes_only else "episode"
             raise UsageError(f"there is no {kind} with replies in {config.store} to learn from")
-        self._encoder = Encoder(began_with, config.dialect, config.max_pixels)
+        self._encoder, self._gpu = Encoder(began_with, config.dialect, config.max_pixels), GpuMeter()
         update = config.update
         self._network = Network(
-            Checkpoints(loaded.model if loaded else began_with, began_with),
+            Checkpoints(loaded.opens(began_with) if loaded else began_with, began_with),
             self._encoder,
             update,
             Placement.over(ranks, update.precision) if ranks else Placement(),
@@ -125,49 +136,58 @@ class SftTrainer:
         )
         self._fit = Fit(
             run / "checkpoints",
-            self._optimizer,
-            self._network.save,
+            Learned(self._network.trained, self._optimizer),
+            self._network,
             Schedule(config.steps, update.learning_rate, update.max_grad_norm, config.checkpoint_minutes),
             loaded,
-            self._ranks.rank,
+            self._ranks.writers,
         )
+        held.callback(self._fit.wait)
         self._loaded = loaded
         self._read: float | None = loaded.state["held_out_loss"] if loaded else None
         self._metrics: Metrics | None = None
         if self._ranks.rank == 0:
-            configuration.save(config, run / "config.toml")
-            self._metrics = Metrics(run, after_step=loaded.step if loaded else -1)
+            claim(run, config)
+            self._metrics = Metrics(run, loaded.step if loaded else -1, config.tracker)
             held.callback(self._metrics.close)
 
     def run(self) -> Fitted | None:
-        fit, saved = self._fit, self._loaded.path if self._loaded else None
+        fit = self._fit
         if self._loaded is None and self._held_out:
             self._read = self._measure()
             self._log({"step": 0, "held_out_loss": self._read})
-        while fit.step < fit.steps:
-            if self._learn() or fit.step == fit.steps:
-                saved = fit.save({"trajectories": self._known, "held_out_loss": self._read})
+        before, stopping = fit.step >= fit.steps, False
+        while fit.step < fit.steps and not stopping:
+            due, stopping = self._learn()
+            if due or stopping or fit.step == fit.steps:
+                fit.save({"trajectories": self._known, "held_out_loss": self._read})
+        saved = fit.finish() or (self._loaded.path if self._loaded else None)
+        if stopping and fit.step < fit.steps:
+            raise StoppedError(f"stopped at step {fit.step}, saved in {saved}; the same command goes on")
         if self._ranks.rank or saved is None:
             return None
-        return Fitted(saved / "model", self._loaded.refused if self._loaded else ())
+        return Fitted(saved / "model", fit.step, self._loaded.refused if self._loaded else (), before)
 
-    def _learn(self) -> bool:
-        """Take and log one optimiser step; return whether a checkpoint is due, the same in all processes."""
+    def _learn(self) -> tuple[bool, bool]:
+        """Take and log one optimiser step; return whether a checkpoint is due, and whether to stop.
+
+        Both are the same in all processes.
+        """
         began = time.perf_counter()
         config, ranks, fit = self._config, self._ranks, self._fit
         draws = drawn(self._taught, config.images, config.batch, fit.step, config.seed)
-        examples, mine = self._share(draws)
-        tokens = ranks.sum([_learned(examples) if mine else 0])[0]
+        examples = self._share(draws)
+        tokens = ranks.sum([_learned(examples)])[0]
         loss = packed = flops = 0.0
         self._optimizer.zero_grad()
-        for _, pack, live in self._passes(examples, mine):
+        for parts, pack in self._passes(examples):
             part = -self._network.score(pack).logprobs.sum() / tokens
-            (part * live).backward()
-            if live:
+            (part * bool(parts)).backward()
+            if parts:
                 loss += float(part.detach())
                 packed += len(pack.ids)
                 flops += self._network.flops(pack)
-        loss, packed, flops, due = ranks.sum([loss, packed, flops, fit.due])
+        loss, packed, flops, due, stopping = ranks.sum([loss, packed, flops, fit.due, self._stop()])
         taken = fit.update(self._parameters, loss)
         seconds = time.perf_counter() - began
         if self._held_out and (fit.step % config.validate_every == 0 or fit.step == fit.steps):
@@ -190,11 +210,11 @@ class SftTrainer:
                 "model_flops": flops,
                 "learner_seconds": seconds,
             }
-            | accelerator_figures()
+            | self._gpu.figures()
         )
         if ranks.rank == 0:
             self._on_progress(Progress(fit.step, fit.steps, loss, self._read, packed / seconds))
-        return due > 0
+        return due > 0, stopping > 0
 
     @torch.no_grad()
     def _measure(self) -> float:
@@ -202,27 +222,27 @@ class SftTrainer:
         lengths, loss, tokens = self._config.images, 0.0, 0.0
         draws = [Draw(place, lengths[i % len(lengths)]) for i, place in enumerate(self._held_out)]
         for start in range(0, len(draws), self._config.batch):
-            examples, mine = self._share(draws[start : start + self._config.batch])
-            tokens += _learned(examples) if mine else 0
-            for _, pack, live in self._passes(examples, mine):
-                loss -= live * float(self._network.score(pack).logprobs.sum())
+            examples = self._share(draws[start : start + self._config.batch])
+            tokens += _learned(examples)
+            for parts, pack in self._passes(examples):
+                loss -= bool(parts) * float(self._network.score(pack).logprobs.sum())
         loss, tokens = self._ranks.sum([loss, tokens])
         return loss / tokens
 
-    def _share(self, draws: Sequence[Draw]) -> tuple[list[list[Context]], bool]:
-        """Return this process's examples and True; with none of its own, the first example and False."""
+    def _share(self, draws: Sequence[Draw]) -> list[list[Context]]:
+        """Return this process's examples."""
         found = [next(self._store.read(draw.ordinal)) for draw in draws]
         mine = shares([float(len(one.steps)) for one in found], self._ranks.world)[self._ranks.rank]
         examples = []
-        for i in mine or [0]:
+        for i in mine:
             history = HistoryConfig(kind=self._config.history, images=draws[i].images)
             examples.append(demonstration(found[i], history, self._encoder, self._store.frame))
-        return examples, bool(mine)
+        return examples
 
-    def _passes(self, examples: Sequence[list[Context]], mine: bool) -> Iterator[Pass]:
+    def _passes(self, examples: Sequence[list[Context]]) -> Iterator[Pass]:
         return passes(
             [tree(example, self._encoder.image_token) for example in examples],
-            range(len(examples)) if mine else [],
+            range(len(examples)),
             lambda some: self._network.pack(some, self._store.frame),
             budget=self._config.update.batch_tokens,
             ranks=self._ranks,

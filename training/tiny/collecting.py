@@ -8,12 +8,14 @@ from functools import partial
 from typing import NamedTuple
 
 from guiagent.client import FarmClient
+from guiagent.client.farm import Leasing
 from guiagent.client.play import LOST, DeviceSlot, play
 from guiagent.errors import Fault, FaultError
 from guiagent.protocols import Device
 from guiagent.seeds import DEMONSTRATIONS, checked
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
+from guiagent.wire import Grant
 
 _CHUNK = 500  # most episodes of a chunk, sorted by page: loading a page costs more than setting it up again
 
@@ -40,6 +42,19 @@ class Job(NamedTuple):
     play: Callable[[Device, KeepFrame], Awaitable[Trajectory]]
 
 
+class Lease(NamedTuple):
+    """What the episodes need: a kind of device, and rights on it."""
+
+    kind: str
+    grants: Sequence[Grant] = ("exec",)
+
+    def on(self, farm: FarmClient, label: str) -> Leasing:
+        return farm.lease(self.kind, grants=self.grants, label=label)
+
+
+BROWSER = Lease("browser")
+
+
 async def collect(
     farm: FarmClient,
     store: TrajectoryStore,
@@ -47,6 +62,7 @@ async def collect(
     devices: int,
     on_commit: Callable[[int], None],
     seeds: range = DEMONSTRATIONS,
+    lease: Lease = BROWSER,
 ) -> None:
     """Commit an episode for every job; those that are in the store already are not played again.
 
@@ -55,14 +71,14 @@ async def collect(
     """
     while missing := [job for job in jobs if job.id not in store]:
         before = len(store)
-        fault = await _once(missing, farm, store, devices, on_commit, seeds)
+        fault = await _once(missing, partial(lease.on, farm), store, devices, on_commit, seeds)
         if fault is not None and len(store) == before:
             raise FaultError(fault)
 
 
 async def _once(
     missing: Sequence[Job],
-    farm: FarmClient,
+    lease: Callable[[str], Leasing],
     store: TrajectoryStore,
     devices: int,
     on_commit: Callable[[int], None],
@@ -86,7 +102,7 @@ async def _once(
                 if fault.origin in LOST:
                     break  # the rest of the chunk is for another device
 
-    leases = [partial(farm.lease, "browser", grants=("exec",), label=f"episodes {n}") for n in range(devices)]
+    leases = [partial(lease, f"episodes {n}") for n in range(devices)]
     await play(chunks, [DeviceSlot(lease) for lease in leases], episodes)
     return fault
 

@@ -7,8 +7,9 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -19,6 +20,7 @@ from torch.multiprocessing.spawn import spawn
 from transformers import PreTrainedModel
 
 from training.checkpoints import checkpoint as checkpoints
+from training.checkpoints.shards import Learned
 from training.distributed.parallel import collective
 from training.inputs.checkpoint_files import preparation_files
 from training.inputs.encoder import Encoder
@@ -112,25 +114,19 @@ def _fit(rank: int, work: _Work, on_step: OnStep) -> Path:
             "gloo", init_method=work.rendezvous, rank=rank, world_size=config.processes
         )
     loaded = checkpoints.reopen(work.begin) if work.begin else None
-    encoder, network = Encoder(work.start), open_model(loaded.model if loaded else work.start).float().train()
-    preparation = preparation_files(work.start)
+    opened = open_model(loaded.opens(work.start) if loaded else work.start)
+    encoder, network = Encoder(work.start), opened.float().train()
     parameters = list(network.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
 
-    def save_model(folder: Path) -> None:
-        network.save_pretrained(folder)
-        for name, data in preparation.items():
-            (folder / name).write_bytes(data)
-
     fit = Fit(
         work.folder,
-        optimizer,
-        save_model,
+        Learned(dict(network.named_parameters()), optimizer),
+        _Policy(network, preparation_files(work.start)),
         Schedule(config.steps, config.learning_rate, _MAX_GRAD_NORM, _CHECKPOINT_MINUTES),
         loaded,
-        rank,
     )
-    reported, recent, saved = time.monotonic(), [], Path()
+    reported, recent = time.monotonic(), []
     generators = (random.Random(f"{config.seed}/{rank}/{step}") for step in range(fit.step, fit.steps))
     for loss in work.losses(network, encoder, config.batch // config.processes, generators):
         optimizer.zero_grad()
@@ -141,12 +137,34 @@ def _fit(rank: int, work: _Work, on_step: OnStep) -> Path:
         if rank:
             continue
         if fit.due or fit.step == fit.steps:
-            saved = fit.save({}) or saved
+            fit.save({})
         if time.monotonic() - reported > _REPORT_S or fit.step == fit.steps:
             on_step(fit.step, sum(recent) / len(recent))
             reported, recent = time.monotonic(), []
     torch.distributed.destroy_process_group()
-    return saved
+    return fit.finish() or Path()
+
+
+@dataclass(frozen=True)
+class _Policy:
+    """The network of rank 0, which is that of all, and the files that prepare its inputs."""
+
+    network: PreTrainedModel
+    preparation: Mapping[str, bytes]
+
+    @property
+    def bytes(self) -> int:
+        return sum(parameter.numel() * parameter.element_size() for parameter in self.network.parameters())
+
+    def export(self) -> Callable[[Path], None]:
+        weights = {name: x.detach().clone() for name, x in self.network.state_dict().items()}
+
+        def write(folder: Path) -> None:
+            self.network.save_pretrained(folder, state_dict=weights)
+            for name, data in self.preparation.items():
+                (folder / name).write_bytes(data)
+
+        return write
 
 
 def _averaged(loss: Tensor, parameters: Sequence[Tensor], processes: int) -> float:

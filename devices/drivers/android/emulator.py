@@ -163,10 +163,7 @@ class Emulator:
             raise UsageError("an emulator's state is no document; use a snapshot, or the virtual phone")
         name = baseline.snapshot or BASE
         if name not in self._snapshots:
-            raise UsageError(
-                f"this emulator has no snapshot {name!r}: "
-                "an emulator's snapshots are its own, so it has no forks"
-            )
+            raise UsageError(f"this emulator has no snapshot {name!r}, and others' cannot be loaded into it")
         await self.console(f"avd snapshot load {name}")
         await phone.reconnect()  # the guest's adbd is the snapshot's
         await self.ready(phone)

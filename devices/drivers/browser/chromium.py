@@ -75,7 +75,7 @@ class Chromium:
             await chromium._come_up(cdp)
         except FaultError as error:
             await chromium.close()
-            reason = error.fault.message
+            reason = f"{error.fault.message} ({process.ending})"
             message = (
                 f"{executable.path} did not come up: {reason}; `{executable.path} --version` may say why"
             )

@@ -12,7 +12,7 @@ from typing import Any
 
 import xxhash
 
-from devices.chromium.cdp import ProtocolError, SessionEnded
+from devices.chromium.cdp import Connection, ProtocolError, SessionEnded
 from devices.chromium.process import Executable
 from devices.drivers import UnsupportedAction
 from devices.drivers.browser import sites
@@ -95,6 +95,11 @@ class BrowserDevice:
         """Process id of the browser, which leads its own process group; a reset may change it."""
         return self._chromium.process.pid
 
+    @property
+    def connection(self) -> Connection:
+        """The browser's command pipe, which counts what was asked of it."""
+        return self._chromium.connection
+
     async def describe(self) -> Capabilities:
         features = ["exec", "a11y", "page", "files", "profile", *(["cdp"] if self._cdp else [])]
         return Capabilities("browser", self._view.width, self._view.height, features, self._chromium.software)
@@ -132,14 +137,18 @@ class BrowserDevice:
             self._forget_notes()
             if self._chromium.home.listing():
                 await asyncio.to_thread(self._chromium.home.clear)
-            if not self._stays(set_up, baseline, url):
+            script = f"(SEED => {{{baseline.script or ''}\n}})({int(seed)})"
+            stays = self._stays(set_up, baseline, url)
+            if not stays:
                 await self._load(url, baseline)
             elif self._held.buttons:
                 await self._page.send(commands(MouseUp(x=0, y=0), self._held))
             self._held = Held()
-            await self._page.send([("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 0, "y": 0})])
-            if baseline.script is not None:
-                await self._page.run(f"(SEED => {{{baseline.script}\n}})({int(seed)})")
+            if stays:
+                await self._page.start_over(script)
+            else:
+                await self._page.send([("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 0, "y": 0})])
+                await self._page.run(script)
             self._set_up = (url, self._page.loading.document)
             await self._tabs.settle()
             return await self._observe(spec)
@@ -156,10 +165,9 @@ class BrowserDevice:
             for index, action in enumerate(actions):
                 page = await self._tabs.ensure()
                 try:
-                    if index and isinstance(action, Type):
-                        await (
-                            page.wait_for_file_chooser()
-                        )  # the click before may have been on a field for files
+                    if index and not isinstance(action, Wait):
+                        # The action before may have opened one, which this one answers or dismisses.
+                        await page.wait_for_file_chooser()
                     await self._perform(page, action)
                 except SessionEnded:
                     continue  # it closed its own tab

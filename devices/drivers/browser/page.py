@@ -2,7 +2,10 @@
 
 Under begin-frame control the browser draws only when told to, so a step is as fast as the page itself and a
 frame is never older than the input before it. The rule that makes it so: tick frames *until the input is
-acknowledged*, then take the picture.
+acknowledged*, then take the picture. Every frame costs the browser 1 to 5 ms of CPU, so none is drawn that
+nobody waits for: clicks and keys are acknowledged without one, and a page that has asked for no frame, timer
+or animation since the last picture is still (`still.js`): its first frame is the picture. For any other page
+frames are drawn until one changes nothing.
 """
 
 import asyncio
@@ -16,15 +19,16 @@ from urllib.parse import urlsplit
 
 from devices.chromium.cdp import Connection, Json, ProtocolError
 from devices.chromium.keys import key_event
-from devices.drivers.browser import sites
 from devices.drivers.browser.input import Command
 from devices.drivers.browser.loading import Loading
+from devices.drivers.browser.requests import NOWHERE, Requests
 from devices.egress.proxy import EgressProxy
 from guiagent.errors import Fault, FaultError
 from guiagent.types import FrameFormat
 
 T = TypeVar("T")
 _FIRST_PAUSE_S = 0.0005  # gives the renderer a moment to acknowledge input before the next frame
+_UNDRAWN_PAUSE_S = 0.03  # the same for what needs no frame, unless the page makes it wait for one
 _FRAME_S = 1 / 60  # longest pause between frames
 _MAX_RESTLESS_FRAMES = 8
 _MAX_IN_FLIGHT = 64  # input events; a page draws nothing before it has handled those it got
@@ -41,8 +45,10 @@ _DRAG_EVENTS = {
 }
 _POPUPS = files(__package__).joinpath("popups.js").read_text()
 _DRAWN_SOURCE = files(__package__).joinpath("drawn.js").read_text()
+_STILL = files(__package__).joinpath("still.js").read_text()
+_WORLD = "guiagent"  # of our scripts: pages see nothing of it
+_AT_ONCE = ("mousePressed", "mouseReleased", "keyDown", "keyUp")  # acknowledged without a frame
 _PORTS = {"http": 80, "https": 443}
-_NOWHERE = "http://guiagent.invalid/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +88,12 @@ class Page:
         self.windows: list[str] = []
         self.session = session
         self._connection = connection
+        self._requests = Requests(connection, session, view.egress, authenticated=True)
         self._view = view
         self._begin_frame = view.begin_frame
         self._dragged: Json | None = None
+        self._world: int | None = None  # the execution context of our scripts in the main frame
+        self._asked: tuple[str, int, int] | None = None  # at the last picture: document, frames, timers
         self._choosing = asyncio.Event()
         self._clicked_for_files = False
         self._drawing: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
@@ -94,19 +103,18 @@ class Page:
     async def set_up(self) -> None:
         """Prepare a page that was just attached, and may be paused, so that it can be driven."""
         view = self._view
-        mine = [{"urlPattern": "file:*"}, {"urlPattern": _NOWHERE}]
         setup: list[Command] = [
             ("Page.enable", {}),
             ("Page.setLifecycleEventsEnabled", {"enabled": True}),
             ("Runtime.enable", {}),  # without it the next runs only in pages that have scripts of their own
-            ("Runtime.addBinding", {"name": _CLICKED, "executionContextName": "guiagent"}),
-            ("Runtime.addBinding", {"name": _DRAWN, "executionContextName": "guiagent"}),
-            ("Page.addScriptToEvaluateOnNewDocument", {"source": _POPUPS, "worldName": "guiagent"}),
-            ("Page.addScriptToEvaluateOnNewDocument", {"source": _DRAWN_SOURCE, "worldName": "guiagent"}),
+            ("Runtime.addBinding", {"name": _CLICKED, "executionContextName": _WORLD}),
+            ("Runtime.addBinding", {"name": _DRAWN, "executionContextName": _WORLD}),
+            ("Page.addScriptToEvaluateOnNewDocument", {"source": _POPUPS, "worldName": _WORLD}),
+            ("Page.addScriptToEvaluateOnNewDocument", {"source": _DRAWN_SOURCE, "worldName": _WORLD}),
             ("Page.setInterceptFileChooserDialog", {"enabled": True}),
             ("Inspector.enable", {}),
             ("Input.setInterceptDrags", {"enabled": True}),
-            ("Fetch.enable", {"patterns": mine, "handleAuthRequests": True}),
+            self._requests.enable,
             ("Emulation.setFocusEmulationEnabled", {"enabled": True}),
         ]
         if not self._begin_frame:
@@ -125,7 +133,7 @@ class Page:
 
         From then on the page's whole browser context sends it with every connection, without being asked.
         """
-        await self.run(f"fetch({_NOWHERE!r}).then(() => null, () => null)")
+        await self.run(f"fetch({NOWHERE!r}).then(() => null, () => null)")
 
     def ended(self) -> None:
         """Forget a page that is gone: whatever still waits for it ends in SessionEnded."""
@@ -144,13 +152,13 @@ class Page:
         opening = self.post("Page.navigate", {"url": url})
         try:
             async with asyncio.timeout(_LOAD_CAP_S):
-                reply = await self._await_drawing(opening)
+                reply = await self._await_drawing(opening, _FRAME_S)
                 if reply.get("isDownload"):
                     self.loading.saves = True
                     return
                 if failure := reply.get("errorText"):
                     raise _unreachable(url, self._failure(url) or failure)
-                await self._await_drawing(self.loading.done.wait())
+                await self._await_drawing(self.loading.done.wait(), _FRAME_S)
         except TimeoutError:
             self._stop_loading()
             if opening.cancelled():
@@ -199,6 +207,15 @@ class Page:
         call = {"expression": expression, "returnByValue": True, "awaitPromise": True, "userGesture": user}
         return value(await self._await_drawing(self.post("Runtime.evaluate", call)))
 
+    async def start_over(self, expression: str) -> None:
+        """Evaluate an expression, and its promise, while the pointer moves to the corner, in one frame."""
+        moved = self._input("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 0, "y": 0})
+        call = {"expression": expression, "returnByValue": True, "awaitPromise": True}
+        ran = self.post("Runtime.evaluate", call)
+        await self.tick()  # a move is acknowledged with a frame; this one comes after both
+        await self._await_drawing(moved)
+        value(await self._await_drawing(ran))
+
     async def wait_for_file_chooser(self) -> None:
         """Wait for the file chooser of the last click, if that was on a file field; with a cap."""
         await self._await_drawing(self.probe("0"))  # events of the click arrive before this answer
@@ -223,8 +240,11 @@ class Page:
         """Send input events and return once the page has handled them all."""
         await self._first_frame()
         for first in range(0, len(inputs), _MAX_IN_FLIGHT):
-            for sent in [self._input(*command) for command in inputs[first : first + _MAX_IN_FLIGHT]]:
-                await self._await_drawing(sent)
+            batch = inputs[first : first + _MAX_IN_FLIGHT]
+            at_once = self._dragged is None and batch[-1][1].get("type") in _AT_ONCE
+            pause = _UNDRAWN_PAUSE_S if at_once else _FIRST_PAUSE_S
+            for sent in [self._input(*command) for command in batch]:
+                await self._await_drawing(sent, pause)
         if self._dragged is None and any(map(_pulls, inputs)):
             # The move may have begun a drag. The browser reports that before it answers a request sent after
             # the move, though not always before it acknowledges the move.
@@ -253,8 +273,12 @@ class Page:
         await self._await_drawing(asyncio.sleep(ms / 1000))
 
     async def settle(self) -> None:
-        """Wait until the screen is quiet, with a cap for pages that never are."""
-        await self._rest()
+        """Wait until the screen is quiet, with a cap for pages that never are.
+
+        Nothing is drawn for a page that is still: its next picture shows all that the last input did.
+        """
+        if not (self._begin_frame and self.loading.done.is_set() and await self._is_still()):
+            await self._rest()
         if self._clicked_for_files:
             await self.wait_for_file_chooser()
         if not self.loading.done.is_set():  # the input led to another document
@@ -285,6 +309,24 @@ class Page:
             await asyncio.sleep(_FRAME_S)  # between two documents there is nothing to draw
         raise FaultError(Fault("device", "no_frame", "the browser drew no frame", retryable=True))
 
+    async def _is_still(self) -> bool:
+        """True if nothing but the input can have changed this page since the last time that it settled.
+
+        It has asked for no frame and no timer, and runs no animation.
+        """
+        document, asked = self.loading.document, self._asked
+        self._asked = None
+        if self._world is None or not self.loading.drawn.is_set():
+            return False
+        call = {"expression": _STILL, "contextId": self._world, "returnByValue": True}
+        with contextlib.suppress(ProtocolError):  # the document is leaving
+            reply = await self._await_drawing(self.post("Runtime.evaluate", call), _UNDRAWN_PAUSE_S)
+            match reply.get("result", {}).get("value"):
+                case [int() as frames, int() as timers, bool() as moves]:
+                    self._asked = document, frames, timers
+                    return not moves and asked == (document, frames - 1, timers - 1)
+        return False
+
     async def _rest(self) -> None:
         if not self._begin_frame:
             with contextlib.suppress(ProtocolError):  # it is leaving already
@@ -293,10 +335,12 @@ class Page:
             if not await self.tick():
                 return
 
-    async def _await_drawing(self, work: Awaitable[T]) -> T:
-        """Await `work`; under begin-frame control draw frames meanwhile, since the page may wait for one."""
+    async def _await_drawing(self, work: Awaitable[T], pause: float = _FIRST_PAUSE_S) -> T:
+        """Await `work`; under begin-frame control draw frames meanwhile, since the page may wait for one.
+
+        `pause`: seconds until the first of them.
+        """
         task = asyncio.ensure_future(work)
-        pause = _FIRST_PAUSE_S
         try:
             while self._begin_frame and not task.done():
                 await asyncio.wait((task,), timeout=pause)
@@ -327,12 +371,19 @@ class Page:
 
     def _on_event(self, method: str, event: Json) -> None:
         self.loading.heard(method, event)
+        self._requests.heard(method, event)
         match method:
             case "Page.windowOpen":
                 if self._begin_frame:
                     self._open_here(event)
                 elif event["userGesture"]:
                     self.windows.append(event["url"])
+            case "Runtime.executionContextCreated":
+                self._enter(event["context"])
+            case "Runtime.executionContextDestroyed" if event["executionContextId"] == self._world:
+                self._world = None
+            case "Runtime.executionContextsCleared":
+                self._world = None
             case "Runtime.bindingCalled" if event["name"] == _CLICKED:
                 self._click_led_to(event["payload"])
             case "Runtime.bindingCalled" if event["name"] == _DRAWN:
@@ -341,17 +392,17 @@ class Page:
                 self._dragged = None  # it went with its document
             case "Page.fileChooserOpened":
                 self._ask_for_files(event)
-            case "Fetch.authRequired":
-                self._give_password(event)
             case "Page.javascriptDialogOpening":
                 self._dismiss(event)
-            case "Fetch.requestPaused":
-                self._admit(event)
             case "Input.dragIntercepted":
                 self._dragged = event["data"]
             case "Inspector.targetCrashed":
                 fault = Fault("device", "crashed", "the page's process crashed", retryable=True)
                 self._connection.fail(fault)
+
+    def _enter(self, context: Json) -> None:
+        if (context["name"], context.get("auxData", {}).get("frameId")) == (_WORLD, self.target):
+            self._world = context["id"]
 
     def _click_led_to(self, what: str) -> None:
         if what == "download":
@@ -367,15 +418,6 @@ class Page:
         else:
             self.note = "the page asks for files in a way that this browser cannot answer"
 
-    def _give_password(self, event: Json) -> None:
-        egress = self._view.egress
-        answer: Json = {"response": "CancelAuth"}
-        if event["authChallenge"]["source"] == "Proxy":
-            answer = {"response": "ProvideCredentials"}
-            answer |= {"username": egress.username, "password": egress.password}
-        parameters = {"requestId": event["requestId"], "authChallengeResponse": answer}
-        self.post("Fetch.continueWithAuth", parameters)
-
     def _open_here(self, event: Json) -> None:
         """Open here what a click would open in a new window, since there are no tabs."""
         url: str = event["url"]
@@ -387,14 +429,6 @@ class Page:
         if not leaving:
             self.note = f"the page showed a dialog ({event['type']}): {event['message'][:200]!r}"
         self.post("Page.handleJavaScriptDialog", {"accept": leaving})
-
-    def _admit(self, event: Json) -> None:
-        request: Json = {"requestId": event["requestId"]}
-        url = event["request"]["url"]
-        if url == _NOWHERE or sites.is_served(url):
-            self.post("Fetch.continueRequest", request)
-        else:
-            self.post("Fetch.failRequest", request | {"errorReason": "AccessDenied"})
 
 
 def value(reply: Json) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 from devices.chromium.cdp import Connection, Json, SessionEnded
 from devices.drivers import UnsupportedAction
 from devices.drivers.browser.page import Page, View
+from devices.drivers.browser.requests import Requests
 
 MAX_TABS = 16
 _WINDOW_S = 2.0  # for a window that a page has asked for; the browser may refuse it without a word
@@ -154,9 +155,17 @@ class Tabs:
                 if self.context in (None, info.get("browserContextId")):
                     self._add(info["targetId"], event["sessionId"], info.get("openerId"))
                 else:  # made by another client over the DevTools port
-                    self._connection.post("Runtime.runIfWaitingForDebugger", session=event["sessionId"])
+                    self._let_go_on(event["sessionId"])
             case "Target.detachedFromTarget":
                 self._remove(event["sessionId"])
+
+    def _let_go_on(self, session: str) -> None:
+        """Let another client's page begin, once what its requests need is there."""
+        requests = Requests(self._connection, session, self._view.egress, authenticated=False)
+        self._connection.listen(session, requests.heard)
+        method, patterns = requests.enable
+        self._connection.post(method, patterns, session)
+        self._connection.post("Runtime.runIfWaitingForDebugger", session=session)
 
     def close(self) -> None:
         """Forget every page; they end with their context."""
@@ -193,6 +202,7 @@ class Tabs:
                 del self._ready[page]
                 self._changed.set()
                 return
+        self._connection.forget(session)  # another client's
 
     async def _close(self, page: Page) -> None:
         await self._connection.post("Target.closeTarget", {"targetId": page.target})

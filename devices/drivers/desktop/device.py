@@ -23,7 +23,7 @@ from devices.drivers.desktop.session import Session, require_programs
 from devices.drivers.desktop.x11 import XError
 from devices.egress.proxy import EgressProxy
 from devices.leases import PUBLIC
-from guiagent.actions import Action, Answer, Done, LongPress, Open, Shell, Swipe, Wait, points
+from guiagent.actions import Action, Answer, Done, LongPress, Open, Shell, Swipe, Wait
 from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
 from guiagent.types import Capabilities, CommandResult, Health, Observation, ObserveSpec, ResetSpec
 
@@ -191,9 +191,6 @@ class DesktopDevice:
 
     async def _perform(self, action: Action) -> None:
         display = self.session.display
-        width, height = self._config.width, self._config.height
-        if outside := [(x, y) for x, y in points(action) if x >= width or y >= height]:
-            raise UnsupportedAction(f"{outside[0]} is outside of the {width}x{height} screen")
         match action:
             case Answer() | Done():
                 return  # words to the user; nothing on the screen moves

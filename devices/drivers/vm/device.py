@@ -92,7 +92,7 @@ class VmDevice:
 
     async def describe(self) -> Capabilities:
         machine = self._gold.machine
-        features = ["shell", "files", "snapshot", "osworld", *(["a11y"] if self._ours else [])]
+        features = ["shell", "files", "snapshot", "fork", "osworld", *(["a11y"] if self._ours else [])]
         return Capabilities("vm", machine.width, machine.height, features, f"QEMU ({machine.accel})")
 
     async def reset(self, seed: int, baseline: ResetSpec, spec: ObserveSpec) -> Observation:

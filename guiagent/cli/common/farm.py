@@ -3,10 +3,16 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from guiagent.client import FarmClient
 from guiagent.client.local_pool import endpoint_of, private_pool
+from guiagent.storage.atomic import write_file
 from training.config import TrainConfig
+
+POOL = "pool"  # in a run's folder: the state folder of the pool on this machine that the run last used
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,12 @@ class Farm:
     url: str
     token: str
     live_url: str  # as it may be printed: without the token
+    state_dir: Path | None = None  # of the pool, if it is on this machine
+
+    def tell(self, run: Path) -> None:
+        """Write into a run's folder where its pool is, for `guiagent watch`; never the token."""
+        if self.state_dir is not None:
+            write_file(run / POOL, f"{self.state_dir}\n".encode())
 
 
 @asynccontextmanager
@@ -26,7 +38,8 @@ async def own_farm(
     """Start `devices` of one kind and size behind a private pool; all of it ends with the context."""
     with private_pool(f"{kind}={devices}@{width}x{height}", port=port) as endpoint:
         async with FarmClient(endpoint.url, endpoint.token) as client:
-            yield Farm(client, endpoint.url, endpoint.token, endpoint.live_page)
+            page = Path(url2pathname(urlsplit(endpoint.page).path))
+            yield Farm(client, endpoint.url, endpoint.token, endpoint.live_page, page.parent)
 
 
 @asynccontextmanager
@@ -39,5 +52,6 @@ async def farm_of(config: TrainConfig, port: int = 0) -> AsyncIterator[Farm]:
             yield farm
         return
     endpoint = endpoint_of(wanted.farm)
+    here = None if "://" in wanted.farm else Path.cwd() / wanted.farm
     async with FarmClient(endpoint.url, endpoint.token) as client:
-        yield Farm(client, endpoint.url, endpoint.token, endpoint.url)
+        yield Farm(client, endpoint.url, endpoint.token, endpoint.url, here)

@@ -40,6 +40,7 @@ class PolicySettings:
     history: HistoryConfig = _FULL_HISTORY
     max_new_tokens: int = 512  # room for a large model's thoughts; a small one ends its replies earlier
     max_pixels: int | None = None
+    seed: int = 0  # of sampling; a model server has its own
     experiences: Experiences | None = None  # of earlier attempts, for its prompts
 
     @classmethod
@@ -114,6 +115,7 @@ def _local_policy(name: str, settings: PolicySettings, held: AsyncExitStack) -> 
         Encoder(checkpoint_folder(name), settings.dialect, settings.max_pixels),
         Sampling(settings.temperature, settings.top_p, settings.frequency_penalty, settings.max_new_tokens),
         history=settings.history,
+        seed=settings.seed,
     )
     held.callback(policy.close)
     return policy

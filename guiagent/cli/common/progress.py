@@ -2,11 +2,14 @@
 
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from training.sft import train as sft
 
 _PLAIN_INTERVAL_S = 5.0
 
@@ -59,3 +62,10 @@ class StageLine:
     def _print(self) -> None:
         self._printed, self._said = time.monotonic(), self._text
         self._console.print(self._line(), soft_wrap=True)
+
+
+def fit_line(progress: "sft.Progress") -> str:
+    """Format one optimiser step as one line."""
+    p = progress
+    held_out = "" if p.held_out_loss is None else f"  held out {p.held_out_loss:.3f}"
+    return f"step {p.step:,} of {p.steps:,}  loss {p.loss:.3f}{held_out}  {p.tokens_per_second:,.0f} tokens/s"

@@ -1,7 +1,11 @@
-"""The git commit of the running code, to store with its results."""
+"""What made a result: the git commit of the running code, and the packages beside it."""
 
+import importlib.metadata
+import platform
 import subprocess
 from pathlib import Path
+
+_PACKAGES = ("guiagent", "torch", "transformers", "pillow", "miniwob")  # what may change a result
 
 
 def commit() -> str:
@@ -16,3 +20,14 @@ def commit() -> str:
         return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that may change a result, if they are installed."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,22 +1,28 @@
 """`guiagent eval`: benchmarks a policy on a suite beside the baselines; continues an interrupted run."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import xxhash
 from rich.console import Console
 
+from eval.repetitions import Repetitions, repetitions_json
 from eval.report.page import RunSummary, write_report, write_summary
+from eval.report.repetitions import print_repetitions, repetitions_section
 from eval.report.table import print_table
 from eval.report.viewer import select
-from eval.results import Comparison, SuiteResult
+from eval.results import Comparison, SuiteResult, read_result
 from eval.suites import find_suite
+from eval.suites.suite import Suite
 from guiagent.cli.common.farm import own_farm
 from guiagent.cli.common.memory import PeakMemory
 from guiagent.cli.common.policy import BASELINES, PolicySettings
 from guiagent.cli.common.progress import StageLine
-from guiagent.cli.common.provenance import commit
+from guiagent.cli.common.provenance import commit, versions
 from guiagent.cli.evaluate.evaluator import Evaluator
+from guiagent.dialects import find_dialect
+from guiagent.errors import UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 from training.config import checkpoint_folder
@@ -43,36 +49,73 @@ def _digest_of(name: str) -> str:
     return f"policy-{digest.hexdigest()[:8]}"
 
 
+def chosen(suite: str, tasks: str | None) -> Suite:
+    """Find a suite, or the one of its `tasks` alone: names or patterns, with commas. Raises UsageError."""
+    found = find_suite(suite)
+    return found if tasks is None else found.only([one.strip() for one in tasks.split(",") if one.strip()])
+
+
+def measured(baselines: str, suite: Suite, policy: str) -> tuple[list[str], list[SuiteResult]]:
+    """Return the baselines that are still to be played beside a policy, and the results that are there.
+
+    `baselines` is "all", "none", or the folder of an earlier evaluation on the same suite.
+
+    Raises UsageError if that folder has no results of baselines on the suite.
+    """
+    beside = [name for name in BASELINES if name != policy and (name != "oracle" or suite.oracle)]
+    if baselines in ("all", "none"):
+        return (beside if baselines == "all" else []), []
+    folder = Path(baselines)
+    there = [name for name in beside if (folder / name / "results.json").is_file()]
+    if not there:
+        raise UsageError(f"{folder} has no results of baselines: say --baselines all, none, or such a folder")
+    return [], [read_result(folder / name / "results.json", suite) for name in there]
+
+
 def evaluate(
-    policy: str, suite_name: str, run: Path, episodes: int, devices: int, settings: PolicySettings
+    policy: str,
+    suite: Suite,
+    run: Path,
+    episodes: int,
+    devices: int,
+    settings: PolicySettings,
+    baselines: str = "all",
+    runs: int = 1,
 ) -> None:
-    """Measure a policy and the baselines, print the table and write `report.html` and `summary.json`."""
-    suite = find_suite(suite_name)
+    """Measure a policy `runs` times and the baselines once, print the table and write `report.html` and
+    `summary.json`."""
     console = Console()
+    suite.seeds(episodes)
+    played, known = measured(baselines, suite, policy)
+    if policy not in BASELINES and "://" not in policy:
+        find_dialect(settings.dialect)
+        checkpoint_folder(policy)
 
     async def work() -> list[SuiteResult]:
         async with own_farm(devices, *suite.screen, kind=suite.device) as farm:
             console.print(f"farm      {devices} {suite.device}s  live page {farm.live_url}", soft_wrap=True)
             results = []
-            beside = [name for name in BASELINES if name != "oracle" or suite.oracle]
-            names = (policy, *(name for name in beside if name != policy))
-            evaluator = Evaluator(suite, farm.client, devices, settings)
             with StageLine(console, "1/1", "eval") as line:
-                for name in names:
-                    label = label_of(name, settings)
+                for name, repetition in [*((policy, n) for n in range(runs)), *((one, 0) for one in played)]:
+                    label = label_of(name, settings) + (f"-run{repetition + 1}" if repetition else "")
+                    sampled = replace(settings, seed=repetition)
+                    evaluator = Evaluator(suite, farm.client, devices, sampled)
                     results.append(await evaluator.measure(name, label, run / label, episodes, line))
             return results
 
     with PeakMemory() as memory:
-        first, *baselines = asyncio.run(work())
-    print_table([first, *baselines], console)
+        results = [*asyncio.run(work()), *known]
+    first, beside = results[0], results[runs:]
+    repeated = Repetitions(tuple(results[:runs]))
+    print_table(results, console)
+    print_repetitions(repeated, console)
     with TrajectoryStore(run / first.label / "trajectories", readonly=True) as store:
         trajectories = list(store)
         summary = RunSummary(
             title=f"{policy} on {suite.name}",
             commit=commit(),
             wall_seconds=sum(trajectory.seconds for trajectory in trajectories),
-            episodes=sum(len(result.episodes) for result in (first, *baselines)),
+            episodes=sum(len(result.episodes) for result in results),
             env_steps=sum(len(trajectory.steps) for trajectory in trajectories),
             peak_memory_mb=memory.megabytes,
             config={
@@ -81,13 +124,26 @@ def evaluate(
                 "temperature": settings.temperature,
                 "dialect": settings.dialect,
                 "history": settings.history.model_dump(),
+                "runs": runs,
+                "device": suite.device,
+                "screen": suite.screen,
+                "grants": suite.grants,
+                "max_pixels": settings.max_pixels,
+                "max_new_tokens": settings.max_new_tokens,
+                "packages": versions(),
                 "experiences": list(settings.experiences.entries.values()) if settings.experiences else [],
             },
         )
-        comparison = Comparison(after=first, baselines=tuple(baselines))
+        comparison = Comparison(after=first, baselines=tuple(beside))
         none: list[Trajectory] = []
         write_report(
-            run / "report.html", summary, comparison, [], select(none, trajectories, 12), store.frame
+            run / "report.html",
+            summary,
+            comparison,
+            [],
+            select(none, trajectories, 12),
+            store.frame,
+            more=repetitions_section(repeated),
         )
-    write_summary(run / "summary.json", summary, comparison)
+    write_summary(run / "summary.json", summary, comparison, more={"repetitions": repetitions_json(repeated)})
     console.print(f"report    {run / 'report.html'}", soft_wrap=True)

@@ -149,3 +149,23 @@ def restore(device: Device, pool: Pool = None) -> None:
     from guiagent.cli.farm import devices
 
     devices.mark(pool, device, "restore", "")
+
+
+@app.command()
+def approvals(pool: Pool = None) -> None:
+    """What agents want to do and wait for somebody to approve, a line each."""
+    from guiagent.cli.farm import devices
+
+    devices.approvals(pool)
+
+
+@app.command()
+def approve(
+    name: Annotated[str, typer.Argument(help="As `guiagent approvals` shows it.")],
+    pool: Pool = None,
+    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse it instead.")] = False,
+) -> None:
+    """Let an agent do what it waits for, or refuse it."""
+    from guiagent.cli.farm import devices
+
+    devices.decide(pool, name, not refuse)

@@ -86,6 +86,17 @@ def mark(pool: str | None, device: str, what: Literal["quarantine", "drain", "re
     _with_farm(pool, do)
 
 
+def approvals(pool: str | None) -> None:
+    for one in _with_farm(pool, lambda farm: farm.approvals()):
+        who = f" for {one.tenant}" if one.tenant else ""
+        # Its text comes from an agent: nothing of it may move the cursor of whoever reads it.
+        print(f"{one.id}  {one.device}{who}  {one.waited_s:.0f} s  {one.rule}: {one.what!a}")
+
+
+def decide(pool: str | None, approval: str, allow: bool) -> None:
+    _with_farm(pool, lambda farm: farm.decide(approval, allow=allow))
+
+
 # -- one device ----------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from eval.suites import find_suite
 from guiagent import config as configuration
 from guiagent.cli.train.experiment import Experiment
-from guiagent.cli.train.launch import TrainHere
+from guiagent.cli.train.launch import TrainHere, require_possible
 from guiagent.cli.train.recipes import recipe_path
 from training.checkpoints.mirror import RunFolder
 from training.config import TrainConfig
@@ -20,6 +20,7 @@ def demo(run: Path, minutes: float | None, episodes: int, port: int, overrides: 
     if minutes is not None:
         overrides = [*overrides, f"minutes={minutes}"]
     config = configuration.load(TrainConfig, recipe_path(_RECIPE), overrides)
+    require_possible(config)
     title = "Online RL of a small policy on MiniWoB++"
     train = TrainHere(config, RunFolder(run))
     Experiment(title, config, run, find_suite(_SUITE), episodes, train, port).conduct(Console())

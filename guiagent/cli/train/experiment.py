@@ -9,12 +9,15 @@ import json
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import ValidationError
 from rich.console import Console
 
 from eval.report.curve import training_curve
+from eval.report.health import health_section
 from eval.report.page import RunSummary, write_report, write_summary
 from eval.report.table import print_table
 from eval.report.viewer import frames_of, select
@@ -56,13 +59,18 @@ class Experiment:
         """Carry out what is left of the experiment; write `report.html` and `summary.json` into its folder.
 
         If nothing is left, only show its results again.
+
+        Raises what `training.launch.resuming.standing` raises, before a device is started.
         """
+        from training.launch.resuming import standing
+
         path, work = self.run / _FINISHED, self._work()
-        if path.is_file() and (done := json.loads(path.read_text()))["work"] == work:
+        if path.is_file() and _is_same((done := json.loads(path.read_text()))["work"], work):
             print_table([read_result(self.run / name, self.suite) for name in done["results"]], console)
             report = f"this run is finished: {self.run / 'report.html'}"
             console.print(f"{report}; for another one remove {self.run} or name a --run", soft_wrap=True)
             return
+        standing(self.config, self.run)
         began = time.monotonic()
         with PeakMemory() as memory:
             try:
@@ -90,6 +98,15 @@ class Experiment:
         return {"config": config, "suite": self.suite.digest, "episodes": self.episodes}
 
 
+def _is_same(done: dict[str, Any], work: dict[str, Any]) -> bool:
+    """Whether two experiments are the same; a key that the older one's config lacks counts as its default."""
+    try:
+        config = TrainConfig.model_validate(done["config"]).model_dump(mode="json")
+    except ValidationError:
+        return False
+    return {**done, "config": config} == work
+
+
 class _Measured(NamedTuple):
     before: SuiteResult
     after: SuiteResult
@@ -99,11 +116,17 @@ class _Measured(NamedTuple):
 
 def training_line(progress: "observer.Progress") -> str:
     """Format one update as one line."""
-    p = progress
+    p, h = progress, progress.health
     line = (
         f"step {p.step}  {p.episodes:,} episodes  {p.episodes_per_second:.0f}/s  success {p.success:5.1%}  "
-        f"entropy {p.entropy:.2f}  staleness {p.staleness:.1f}  faults {p.faults}"
+        f"mixed groups {h.mixed:4.0%}  parse errors {h.parse_errors:3.0%}  "
     )
+    if not isnan(h.entropy):  # no token had a gradient
+        line += f"entropy {h.entropy:.2f}  ess {h.effective_samples:.2f}  "
+        line += f"ratio {h.least_ratio:.1f}-{h.greatest_ratio:.1f}  "
+    line += f"staleness {p.staleness:.1f}  faults {p.faults}"
+    if p.in_vain:
+        line += f"  taught nothing {p.in_vain}x"
     if p.proposals:
         line += f"  proposals {p.proposals.get('accepted', 0)} of {sum(p.proposals.values())}"
     if p.unjudged:
@@ -116,9 +139,9 @@ def training_line(progress: "observer.Progress") -> str:
 
 
 class ShowTraining:
-    """Shows every update on `line`, and warns on the console if judged success exceeds true success.
+    """Shows every update on `line`, and on the console what it warns of.
 
-    It warns once when the gap opens, and says once when it has closed.
+    That judged success exceeds true success it says once when the gap opens, and once when it has closed.
     """
 
     def __init__(self, console: Console, line: StageLine) -> None:
@@ -134,6 +157,8 @@ class ShowTraining:
             opened = f"warning   {at}; the policy may be learning what the judge gets wrong"
             closed = f"at {at} again, no more than {100 * GAP:.0f}"
             self._console.print(opened if self._warned else closed, soft_wrap=True)
+        for warning in progress.warnings:
+            self._console.print(f"warning   step {progress.step}: {warning}", soft_wrap=True)
         self._line.update(training_line(progress))
 
 
@@ -179,6 +204,8 @@ def _add_session(run: Path, seconds: float, megabytes: float) -> dict[str, Any]:
 
 
 def _report(experiment: Experiment, measured: _Measured, totals: dict[str, Any]) -> None:
+    from training.metrics import writer
+
     config, run = experiment.config, experiment.run
     before, after, train = (
         TrajectoryStore(folder / "trajectories", readonly=True)
@@ -203,7 +230,6 @@ def _report(experiment: Experiment, measured: _Measured, totals: dict[str, Any])
     episodes = select(before, after, _SHOWN)
     frames = frames_of([before, after])
     judged = judged_run(run, config.judge, rolled_out) if config.judge is not None else None
-    write_report(
-        run / "report.html", summary, comparison, training_curve(rolled_out), episodes, frames, judged
-    )
+    curve, health = training_curve(rolled_out), health_section(writer.read(run))
+    write_report(run / "report.html", summary, comparison, curve, episodes, frames, judged, health)
     write_summary(run / "summary.json", summary, comparison, judged)

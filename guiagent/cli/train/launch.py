@@ -1,5 +1,6 @@
 """Ways to train, each a `Train`: in this process, alone or as the first of several, or on a Ray cluster."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -7,8 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eval.suites import find_suite
 from guiagent.cli.common.farm import Farm
 from guiagent.cli.common.judge import open_judge
+from guiagent.cli.common.stopping import stoppable
+from rewards.judges.step import step_judge
 from rewards.judges.verdicts import Judge
 from training.config import TrainConfig
 
@@ -34,9 +38,33 @@ async def judge_of(config: TrainConfig) -> AsyncIterator[Judge | None]:
             await judge.close()
 
 
+def require_possible(config: TrainConfig, *, elsewhere: bool = False) -> None:
+    """Raise what is wrong with a config as far as it can be known before a folder is made or a farm started.
+
+    Raises UsageError or InfrastructureError: `training.consistency.require_possible`, an unknown evaluation
+    suite, a judge without a model, a tracker that is not installed. `elsewhere`: trained on a cluster
+    of other machines.
+    """
+    from training.consistency import require_possible as require
+    from training.metrics.trackers import require_tracker
+
+    require(config, elsewhere=elsewhere)
+    if not elsewhere:
+        require_tracker(config.tracker)
+    if config.evaluation is not None:
+        find_suite(config.evaluation.suite).seeds(config.evaluation.episodes)
+    asyncio.run(_open_judges(config))
+
+
+async def _open_judges(config: TrainConfig) -> None:
+    async with judge_of(config):
+        if config.step_judge is not None:
+            await step_judge(config.step_judge).close()
+
+
 @dataclass(frozen=True)
 class TrainHere:
-    """Trains in this process; with `followers` other ranks share the learner."""
+    """Trains in this process; with `followers` other ranks share the learner. Ctrl-C saves and ends it."""
 
     config: TrainConfig
     run: "RunFolder"
@@ -46,11 +74,13 @@ class TrainHere:
         from training.launch.launcher import Launcher, OneProcess, WithFollowers
         from training.launch.wiring import train
 
+        farm.tell(self.run.path)
         launcher: Launcher = OneProcess(self.config, farm.client)
         if self.followers is not None:
             launcher = WithFollowers(self.config, farm.client, self.followers)
         async with judge_of(self.config) as judge:
-            return await train(self.config, self.run, launcher, on_progress, judge)
+            with stoppable() as stop:
+                return await train(self.config, self.run, launcher, on_progress, judge, stop)
 
 
 @dataclass(frozen=True)

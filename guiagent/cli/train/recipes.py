@@ -12,21 +12,24 @@ from rich.console import Console
 from eval.report.table import print_table
 from eval.results import SuiteResult
 from eval.suites import find_suite
+from guiagent import config as configuration
 from guiagent.cli.common.farm import own_farm
 from guiagent.cli.common.policy import PolicySettings, open_policy
-from guiagent.cli.common.progress import StageLine
+from guiagent.cli.common.progress import StageLine, fit_line
+from guiagent.cli.common.stopping import stoppable
 from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.train import Launch
 from guiagent.client import FarmClient
-from guiagent.errors import UsageError
+from guiagent.dialects import find_dialect
+from guiagent.errors import UsageError, nearest
 from guiagent.storage.trajectories import TrajectoryStore
 from rewards.tasksets.miniwob import HEIGHT, WIDTH
 from training.config import EvaluationConfig, ExperienceConfig, JudgeFitConfig, SftConfig, WarmStartConfig
 from training.experience.library import Experiences
+from training.stages import StagesConfig
 
 if TYPE_CHECKING:
     from training.distributed.parallel import Distributed
-    from training.sft import train as sft
 
 
 def recipe_path(recipe: str) -> Path:
@@ -35,8 +38,9 @@ def recipe_path(recipe: str) -> Path:
     for path in (Path(recipe), shipped / f"{recipe}.toml"):
         if path.is_file():
             return path
-    known = ", ".join(sorted(path.stem for path in shipped.glob("*.toml")))
-    raise UsageError(f"no recipe {recipe!r}: name a TOML file or one of {known}")
+    known = sorted(path.stem for path in shipped.glob("*.toml"))
+    ways = f": name a TOML file or one of {', '.join(known)}"
+    raise UsageError(f"no recipe {recipe!r}{nearest(recipe, known) or ways}")
 
 
 class Launching(NamedTuple):
@@ -124,22 +128,22 @@ def _fine_tuned(config: SftConfig, run: Path, console: Console, ranks: "Distribu
     from training.sft import train as sft
 
     torch.set_num_threads(1)
+    find_dialect(config.dialect)
     if ranks is not None and ranks.rank:
-        sft.fine_tune(config, run, lambda _: None, ranks)
+        with stoppable(quietly=True) as stop:
+            sft.fine_tune(config, run, lambda _: None, ranks, stop)
         return
-    with StageLine(console, "1/1", "fit") as line:
-        fitted = sft.fine_tune(config, run, lambda progress: line.update(_fit_line(progress)), ranks)
+    with StageLine(console, "1/1", "fit") as line, stoppable() as stop:
+        fitted = sft.fine_tune(config, run, lambda progress: line.update(fit_line(progress)), ranks, stop)
     assert fitted is not None, "rank 0 has what came of it"
     for refused in fitted.refused:
         console.print(f"passed over a damaged checkpoint: {refused}", soft_wrap=True)
+    if fitted.before:
+        done = (
+            f"this run is finished: step {fitted.step} of {config.steps}; to go on, raise it: --set steps=..."
+        )
+        console.print(done, soft_wrap=True, highlight=False)
     console.print(f"the policy is {fitted.policy}", soft_wrap=True)
-
-
-def _fit_line(progress: "sft.Progress") -> str:
-    """Format one optimiser step as one line."""
-    p = progress
-    held_out = "" if p.held_out_loss is None else f"  held out {p.held_out_loss:.3f}"
-    return f"step {p.step:,} of {p.steps:,}  loss {p.loss:.3f}{held_out}  {p.tokens_per_second:,.0f} tokens/s"
 
 
 def _learn_and_measure(config: ExperienceConfig, run: Path, console: Console) -> None:
@@ -205,6 +209,19 @@ def _settings(config: ExperienceConfig, experiences: Experiences | None = None) 
     return PolicySettings(temperature=config.temperature, dialect=config.dialect, experiences=experiences)
 
 
+def demonstrate(recipe: str, run: Path, overrides: Sequence[str]) -> None:
+    """Play what is left of the demonstrations of a recipe in stages into the folder `run`."""
+    from guiagent.cli.train import stages
+
+    stages.demonstrate(configuration.load(StagesConfig, recipe_path(recipe), overrides), run, Console())
+
+
+def _in_stages(config: StagesConfig, run: Path, console: Console) -> None:
+    from guiagent.cli.train.stages import train_in_stages
+
+    train_in_stages(config, run, console)
+
+
 def _alone(recipe: str, work: Callable[[Any, Path, Console], None]) -> Callable[..., None]:
     """Return `work` for `OTHER_RECIPES`, which raises UsageError if it is launched in another way."""
 
@@ -219,6 +236,7 @@ def _alone(recipe: str, work: Callable[[Any, Path, Console], None]) -> Callable[
 # Recipes that are not of reinforcement learning, by the key that only their config has: the config, and the
 # function that is called with it, the run's folder, a console and a `Launching`.
 OTHER_RECIPES: dict[str, tuple[type[BaseModel], Callable[..., None]]] = {
+    "stages": (StagesConfig, _alone("a recipe in stages", _in_stages)),
     "demonstrations": (WarmStartConfig, _alone("a warm start", _warm_start)),
     "labelled": (JudgeFitConfig, _alone("fitting the small judge", _fit_judge)),
     "store": (SftConfig, _fine_tune),

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import httpx
 
 from guiagent.errors import InfrastructureError
-from training.engine.vllm.server import MODEL
+from training.engine.vllm.command import MODEL
 from training.engine.weights import Written
 
 ADAPTER = "adapter"  # the name that requests call a LoRA adapter by

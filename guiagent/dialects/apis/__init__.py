@@ -1,0 +1,1 @@
+"""Languages of model vendors' computer tools: a reply is the tool's input as JSON."""

@@ -1,0 +1,1 @@
+"""Languages of benchmarks' agents: OSWorld's two, AndroidWorld's and BrowserGym's."""

@@ -1,0 +1,68 @@
+"""MiniWoB++: small seeded web tasks whose pages check themselves.
+
+The pages come from the package `miniwob` (Farama Foundation); nothing of them is kept here. An episode is
+`Math.seedrandom(seed)` and `core.startEpisodeReal()`; the page then holds the outcome in `WOB_*` globals.
+Success is a raw reward above zero, as BrowserGym counts it. The page's own time limit is lifted: how fast the
+machine is must not decide a score. Animations are off, so that a click's effect is on the next frame, and the
+page's own reward display is hidden: it would make a small window scroll.
+
+Three pages place two buttons at random, sometimes one over the other. If an edge of the right one is visible
+(seed 1000000038: four pixels), it can still be clicked; if nothing is (about one seed in 10,000, none in our
+suites), the page cannot be solved.
+
+Only the first outcome of the page that was set up counts. A page that has ended cannot be started again, and
+another page that the agent goes to fails the task, however it sets its globals.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from guiagent.errors import UsageError
+from rewards.tasksets.miniwob.pages import CLICKS, GROUNDING, STEPS, TRAIN, UNSEEN
+from rewards.tasksets.miniwob.reader import READER, reading
+from rewards.tasksets.miniwob.task import HEIGHT, STATE, WIDTH, MiniWobTask
+
+TRAIN_TASKS: tuple[str, ...] = tuple(TRAIN)
+UNSEEN_TASKS: tuple[str, ...] = tuple(UNSEEN)
+GROUNDING_TASKS: tuple[str, ...] = tuple(GROUNDING)
+STEP_TASKS: tuple[str, ...] = tuple(STEPS)
+_PAGES = {**CLICKS, **STEPS}
+
+
+@dataclass(frozen=True)
+class MiniWob:
+    """The taskset "miniwob". With `oracle`, observations carry three more probes.
+
+    "oracle" holds the actions that are left to solve the page, the next one first, and "candidates" every
+    click an untrained agent might try, both as JSON; "labels" names the candidates.
+    """
+
+    oracle: bool = False
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(_PAGES)
+
+    def task(self, name: str, seed: int) -> MiniWobTask:
+        """The task `name` with `seed`; at most twice the actions of its shortest solution are allowed."""
+        if name not in _PAGES:
+            raise UsageError(f"no MiniWoB task {name!r}; known: {', '.join(self.names)}"[:900])
+        probes = {"state": STATE}
+        if self.oracle:
+            probes["oracle"] = f"{reading(name)}.goal"
+            probes["candidates"] = f"{reading(name)}.candidates"
+            probes["labels"] = f"{reading(name)}.labels"
+        return MiniWobTask(name, seed, 2 * _PAGES[name], probes)
+
+
+__all__ = [
+    "GROUNDING_TASKS",
+    "HEIGHT",
+    "READER",
+    "STEP_TASKS",
+    "TRAIN_TASKS",
+    "UNSEEN_TASKS",
+    "WIDTH",
+    "MiniWob",
+    "MiniWobTask",
+]

@@ -1,0 +1,24 @@
+"""JavaScript that reads a page: what can be touched, and the actions that are left to solve it."""
+
+from importlib.resources import files
+
+from rewards.tasksets.miniwob.pages import CLICKS
+
+
+def _script(name: str) -> str:
+    return files(__package__).joinpath(name).read_text().strip()
+
+
+READER = _script("clicks.js")  # a function of a page's name; all its actions are points to click
+_FAMILIES = ",\n".join(_script(f"{name}.js") for name in ("fields", "choices", "places", "drags"))
+_STEPS = f"(page => ({_script('steps.js')})({_script('hands.js')}, [{_FAMILIES}], page))"
+_CLICKS = "(points => points.map(([x, y]) => ({type: 'click', x, y})))"
+
+
+def reading(page: str) -> str:
+    """JavaScript of an object: `goal` has the actions that are left, `candidates` clicks, `labels` theirs.
+
+    `page` is a name of `rewards.tasksets.miniwob.pages`.
+    """
+    reader, goal = (READER, f"{_CLICKS}(r.goal)") if page in CLICKS else (_STEPS, "r.goal")
+    return f"(r => ({{...r, goal: {goal}, candidates: {_CLICKS}(r.candidates)}}))(({reader})('{page}'))"

@@ -1,0 +1,84 @@
+"""Recipes in stages, on real lab devices: what they refuse, demonstrations, and going on in a later stage."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from guiagent import config as configuration
+from guiagent.cli.train import stages
+from guiagent.cli.train.recipes import recipe_path
+from guiagent.errors import UsageError
+from guiagent.storage.trajectories import TrajectoryStore
+from training.stages import StagesConfig
+
+QUICK = [
+    *("devices=2", "demonstrations.episodes=4", 'demonstrations.tasks=["reach-2", "find-2"]'),
+    *("sft.steps=1", "sft.batch=2", "sft.held_out=0.0"),
+    *("single.env_steps=8", "single.rollout.group_size=2", "single.rollout.devices=2"),
+    *("single.update.groups=2", 'single.tasks=["reach-2"]', "single.health.stop_after=0", "single.steps=2"),
+    *('evaluation.tasks=["reach-2@graphs"]', "evaluation.episodes=1"),
+]
+
+
+def config(*overrides: str) -> StagesConfig:
+    return configuration.load(StagesConfig, recipe_path("lab"), [*QUICK, *overrides])
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ('stages=["multi", "sft"]', "each of them once, in this order: sft, single, multi"),
+        ("multi.policy=other", "multi.policy is shared by all stages"),
+        ("sft.store=elsewhere", "learns from its own demonstrations: leave out sft.store"),
+        ("single.env_step=3", "did you mean"),
+    ],
+)
+def test_a_recipe_that_contradicts_itself_is_refused(override: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        config(override).require_consistent()
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("demonstrations.taskset=phone", "has no oracle to demonstrate it: leave it out"),
+        ('evaluation.tasks=["reach-3"]', "suite lab has no task 'reach-3'"),
+        ("evaluation.suite=phone", "needs devices of the kind phone, and the recipe has lab"),
+        ("single.update.algorithm=none", "none"),
+    ],
+)
+def test_what_cannot_be_carried_out_is_known_before_a_device_starts(
+    tmp_path: Path, override: str, told: str
+) -> None:
+    words = ['demonstrations.tasks=["*"]', 'evaluation.tasks=["*"]'] if "=phone" in override else []
+    with pytest.raises(UsageError, match=told):
+        stages.train_in_stages(config(*words, override), tmp_path / "run", Console())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.drill
+def test_stages_follow_each_other_and_what_is_done_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages.train_in_stages(config('stages=["sft"]'), tmp_path, Console())
+    with TrajectoryStore(tmp_path / "demonstrations", readonly=True) as store:
+        shown = {one.id: one for one in store}
+    assert len(shown) == 4
+    assert all(one.success for one in shown.values())
+    assert all(step.policy.text.startswith("Action: ") for one in shown.values() for step in one.steps)
+
+    monkeypatch.setattr(stages, "_demonstrate", lambda *_: None)  # it would find all of them there
+    stages.train_in_stages(config('stages=["sft", "single"]'), tmp_path, Console())
+    told = json.loads((tmp_path / "stages.json").read_text())
+    assert list(told) == ["before", "sft", "single"]
+    origin = json.loads((tmp_path / "single" / "forked.json").read_text())
+    assert (origin["run"], origin["step"]) == (str((tmp_path / "sft").resolve()), 1)
+    with TrajectoryStore(tmp_path / "single" / "trajectories", readonly=True) as store:
+        assert {len(one.steps) for one in store} == {1}
+
+    with pytest.raises(UsageError, match="began with step-"):
+        stages.train_in_stages(config('stages=["sft", "single"]', "sft.steps=2"), tmp_path, Console())
+    with pytest.raises(UsageError, match=r"demonstrations\.episodes was 4, now 5"):
+        stages.train_in_stages(config("demonstrations.episodes=5"), tmp_path, Console())

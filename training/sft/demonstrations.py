@@ -1,0 +1,169 @@
+"""Demonstrations by the oracle: plays a taskset's shortest ways on devices, in a policy's dialect.
+
+What is learned from a demonstration is its text, so an action is carried out as the policy's own dialect
+reads it back: a scroll goes as far as the dialect's scroll does, and a click falls on the middle of a cell of
+the grid that the small policy was warm-started with.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pydantic import ValidationError
+
+from guiagent.actions import ACTION, ACTIONS, Action, Answer, Click, Done
+from guiagent.client import FarmClient
+from guiagent.dialects import Dialect
+from guiagent.episode import run_episode
+from guiagent.errors import DialectError, Fault, FaultError, UsageError
+from guiagent.protocols import Device, Task, Taskset, Turn
+from guiagent.seeds import DEMONSTRATIONS
+from guiagent.storage.trajectories import TrajectoryStore
+from guiagent.types import Ending, Observation, ObserveSpec, PolicyOutput, Score, Trajectory
+from rewards.catalogue import find_taskset, training_names
+from training.stages import DemonstrationsConfig, StagesConfig
+from training.tiny import collecting
+from training.tiny.collecting import Job, KeepFrame, Lease
+from training.tiny.demos import GRID
+
+_MOST_TAPS = 3  # astray, before a demonstration begins
+
+
+async def demonstrate(
+    farm: FarmClient,
+    store: TrajectoryStore,
+    config: StagesConfig,
+    dialect: Dialect,
+    on_commit: Callable[[int], None],
+) -> None:
+    """Commit the demonstrations of a recipe; those already in the store are not played again.
+
+    Raises:
+        UsageError: a task has no oracle, or the dialect has no words for what one does.
+        FaultError: a pass over all that is missing adds none.
+    """
+    shown, kind = config.demonstrations, config.device
+    taskset, names = demonstrable(shown)
+    spec = ObserveSpec(frame=kind.frame)
+    demonstrator = OracleDemonstrator(dialect)
+
+    async def play(id: str, task: Task, device: Device, keep_frame: KeepFrame) -> Trajectory:
+        return await run_episode(task, device, demonstrator, keep_frame=keep_frame, spec=spec, id=id)
+
+    jobs = []
+    rng = random.Random(f"demonstrations/{config.seed}")
+    for index in range(shown.episodes):
+        name, seed, astray = rng.choice(names), rng.choice(DEMONSTRATIONS), rng.random() < shown.astray
+        taps = rng.randint(1, _MOST_TAPS) if astray else 0
+        id = f"demo-{index:06d}"
+        jobs.append(Job(id, name, partial(play, id, Astray(taskset.task(name, seed), taps))))
+    await collecting.collect(
+        farm, store, jobs, config.devices, on_commit, lease=Lease(kind.kind, kind.grants)
+    )
+
+
+def demonstrable(config: DemonstrationsConfig) -> tuple[Taskset, Sequence[str]]:
+    """Return the taskset with its oracle, and the names of the tasks. Raises UsageError if one has none."""
+    find_taskset(config.taskset)
+    try:
+        taskset = find_taskset(config.taskset, oracle=True)
+        names = training_names(taskset, config.tasks)
+        without = [name for name in names if "oracle" not in taskset.task(name, DEMONSTRATIONS.start).probes]
+    except UsageError:
+        training_names(find_taskset(config.taskset), config.tasks)  # says it if a name is wrong
+        without = [*config.tasks]
+    if without:
+        raise UsageError(
+            f"the task {without[0]!r} of {config.taskset} has no oracle to demonstrate it: leave it out, "
+            "take tasks of lab or miniwob, or learn from a policy's successes by the recipe sft-successes"
+        )
+    return taskset, names
+
+
+class OracleDemonstrator:
+    """A `Policy` that writes the first action of the probe "oracle", and does what its text reads as.
+
+    Raises:
+        FaultError: the observation has no such probe, or the dialect has no words for the action.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    async def act(
+        self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
+    ) -> PolicyOutput:
+        size = (observation.width, observation.height)
+        try:
+            todo = ACTIONS.validate_python(observation.probes.get("oracle"))[:1]
+            text = self._dialect.render(_written(todo, size), size)
+            actions = self._dialect.parse(text, size)
+        except ValidationError:
+            shown = f"{observation.probes.get('oracle')!r:.80}"
+            raise FaultError(Fault("task", "no_oracle", f"the oracle gave no action: {shown}")) from None
+        except DialectError as error:
+            message = f"the dialect has no words for what the oracle does: {error}"
+            raise FaultError(Fault("task", "inexpressible", message)) from None
+        return PolicyOutput(text=text, actions=[ACTION.dump_python(one, mode="json") for one in actions])
+
+    def forget(self, episode: str) -> None:
+        pass
+
+
+def _written(todo: Sequence[Action], size: tuple[int, int]) -> list[Action]:
+    """The actions of a reply: what ends the episode is said to, and a click is in the middle of its cell."""
+    match todo:
+        case []:
+            return [Done()]
+        case [Answer()]:
+            return [*todo, Done()]
+        case [Click(x=x, y=y) as click]:
+            return [click.model_copy(update={"x": _cell(x, size[0]), "y": _cell(y, size[1])})]
+    return [*todo]
+
+
+def _cell(place: int, end: int) -> int:
+    return min(place // GRID * GRID + GRID // 2, end - 1)
+
+
+@dataclass(frozen=True)
+class Astray:
+    """A task that begins after `taps` random ones, so that its demonstration shows a way back."""
+
+    task: Task
+    taps: int
+
+    @property
+    def id(self) -> str:
+        return self.task.id
+
+    @property
+    def seed(self) -> int:
+        return self.task.seed
+
+    @property
+    def max_steps(self) -> int:
+        return self.task.max_steps + 2 * self.taps
+
+    @property
+    def probes(self) -> Mapping[str, str]:
+        return self.task.probes
+
+    async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
+        instruction, shown = await self.task.setup(device, spec)
+        rng = random.Random(f"astray/{self.seed}")
+        for _ in range(self.taps):
+            candidates = ACTIONS.validate_python(shown.probes.get("candidates", []))
+            if candidates:
+                shown = await device.act([rng.choice(candidates)], spec)
+        return instruction, shown
+
+    def ended(self, observation: Observation) -> bool:
+        return self.task.ended(observation)
+
+    async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
+        return await self.task.check(device, observation, ending)
+
+    async def teardown(self, device: Device) -> None:
+        await self.task.teardown(device)
