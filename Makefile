@@ -13,12 +13,12 @@ test: setup check  ## everything but virtual machines, the long drills and the b
 	@scripts/farm browser desktop phone pool tests || $(MISSING)
 	@scripts/osworld
 	@scripts/qwen
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile || $(BIN)/python -m tests.support.again $$?
 
 test-vm: setup  ## the tests of virtual machines; makes their guest image first (root, minutes)
 	@scripts/farm desktop vm || $(MISSING)
 	$(BIN)/guiagent image build desktop || $(MISSING)
-	$(BIN)/python -m pytest -m "vm and not drill"
+	$(BIN)/python -m pytest -m "vm and not drill" || $(BIN)/python -m tests.support.again $$?
 
 drill: setup  ## the long fault drills, counted, and vLLM where scripts/vllm has made its environment
 	@scripts/farm browser desktop phone vm images pool tests || $(MISSING)

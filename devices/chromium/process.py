@@ -70,6 +70,7 @@ BEGIN_FRAME_FLAGS = (
 _UNSANDBOXED = ("--no-sandbox", "--no-zygote")
 UNTHROTTLED_FLAGS = ("--disable-frame-rate-limit", "--disable-gpu-vsync")
 EXPOSED_FLAGS = ("--remote-debugging-port=0",)  # on loopback; its profile says which
+_SIGNALLED = 128  # a shell's exit code is this and the signal that ended its last command
 # Chromium wants its pipe on descriptors 3 and 4; the shell moves our stdin and stdout there. It goes on where
 # a file gets too large.
 _EXEC = """trap '' XFSZ; exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null"""
@@ -196,6 +197,12 @@ class Process:
         """How the process ended, as a reader of a fault would want it told: "signal 9", "exit code 1"."""
         code = self._process.returncode
         return "still running" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    @property
+    def crashed(self) -> bool:
+        """True if a signal ended the process, or the browser under Debian's shell script around it."""
+        code = self._process.returncode
+        return code is not None and (code < 0 or code > _SIGNALLED)
 
     async def port(self) -> int:
         """The port of a browser started with EXPOSED_FLAGS; waits until there is one."""

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 
 from devices.chromium import process
 from devices.chromium.cdp import Connection, Json, Listener
+from devices.chromium.starting import failure, persistently
 from guiagent.errors import Fault, FaultError
 
 T = TypeVar("T")
@@ -49,6 +50,10 @@ class Surface:
 
         Raises InfrastructureError if there is no headless shell, or it cannot be kept from this machine.
         """
+        return await persistently(lambda: cls._open(width, height, scale, allow_unisolated))
+
+    @classmethod
+    async def _open(cls, width: int, height: int, scale: float, allow_unisolated: bool) -> "Surface":
         flags = (*process.BEGIN_FRAME_FLAGS, *_LEAN, f"--force-device-scale-factor={scale}")
         shell = await process.Process.start(
             process.headless_shell(), width, height, flags, allow_unisolated=allow_unisolated
@@ -67,8 +72,7 @@ class Surface:
         except FaultError as error:
             await connection.close()
             await shell.stop()
-            message = f"the phone's browser did not come up: {error.fault.message} ({shell.ending})"
-            raise FaultError(Fault("device", "start_failed", message, retryable=True)) from error
+            raise failure(shell, "the phone's browser", error) from error
         except BaseException:
             await connection.close()
             await shell.stop()

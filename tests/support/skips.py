@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+REFUSED = 6  # exit code of a run with a skip that is not on the list; pytest's own end at 5
 # Each: what the reason looks like, and why a machine that the scripts have set up cannot do without the skip.
 ALLOWED = {
     r"OSWorld's public task files are not here": "they lie beside the checkout, if anywhere",
@@ -52,8 +53,8 @@ class SkipList:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.refused and os.environ.get("CI") == "true" and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.refused and os.environ.get("CI") == "true":
+            session.exitstatus = REFUSED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self.counts:

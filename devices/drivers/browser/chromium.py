@@ -11,12 +11,13 @@ from devices.chromium.process import (
     Executable,
     Process,
 )
+from devices.chromium.starting import failure, persistently
 from devices.drivers.browser.files import Downloads, Home
 from devices.drivers.browser.page import View
 from devices.drivers.browser.profiles import Profile
 from devices.drivers.browser.residue import residue, wipe_clipboard
 from devices.drivers.browser.tabs import Tabs
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import FaultError
 
 _MAX_ORIGINS = 256
 
@@ -56,6 +57,12 @@ class Chromium:
 
         Raises FaultError if it does not start, InfrastructureError if it cannot be kept from this machine.
         """
+        return await persistently(lambda: cls._start(executable, view, cdp, profile, allow_unisolated))
+
+    @classmethod
+    async def _start(
+        cls, executable: Executable, view: View, cdp: bool, profile: Profile | None, allow_unisolated: bool
+    ) -> "Chromium":
         flags = [
             *(BEGIN_FRAME_FLAGS if view.begin_frame else UNTHROTTLED_FLAGS),
             *(EXPOSED_FLAGS if cdp else ()),
@@ -75,11 +82,8 @@ class Chromium:
             await chromium._come_up(cdp)
         except FaultError as error:
             await chromium.close()
-            reason = f"{error.fault.message} ({process.ending})"
-            message = (
-                f"{executable.path} did not come up: {reason}; `{executable.path} --version` may say why"
-            )
-            raise FaultError(Fault("device", "start_failed", message, retryable=True)) from error
+            advice = f"; `{executable.path} --version` may say why"
+            raise failure(process, executable.path, error, advice) from error
         except BaseException:
             await chromium.close()
             raise
