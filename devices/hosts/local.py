@@ -18,6 +18,7 @@ from devices.drivers.deadline import deadline
 from devices.hosts.edge import Provoked, edge
 from devices.hosts.grants import require
 from devices.hosts.host import SlotInfo
+from devices.hosts.looking import Looking
 from devices.hosts.slot_record import NOBODY, SlotRecord
 from devices.hosts.verbs import perform
 from devices.leases import LOCAL, PUBLIC, Lease
@@ -56,6 +57,7 @@ class DeviceHost:
         self._configs = slots
         self._drivers = drivers
         self._clock = clock
+        self._looking = Looking()
 
     def sweep(self) -> int:
         """End device processes whose owner process is gone; return how many."""
@@ -90,6 +92,7 @@ class DeviceHost:
 
     async def close(self) -> None:
         """Stop every device."""
+        await self._looking.close()
         await asyncio.gather(*(self.stop(device) for device in self.records))
 
     async def stop(self, device: str) -> None:
@@ -207,6 +210,8 @@ class DeviceHost:
             raise FaultError(Fault("task", "too_many_streams", text))
         value = await perform(message, driver, record.size, partial(self._note, record, lease.token))
         record.performed(message, value, lease.token, self._clock.monotonic())
+        if record.streams:
+            self._looking.begin(lease.device, record, lease.token, driver.observe)
         if isinstance(message, KeyedVerb) and lease.token >= record.fence:
             record.answers.add(message, value)
         return value

@@ -1,6 +1,7 @@
 """What a device can do beside showing itself: programs, files, forks, and services of its own."""
 
 import asyncio
+import io
 import logging
 import socket
 from collections.abc import AsyncIterator
@@ -9,6 +10,7 @@ from pathlib import Path
 import playwright.async_api
 import pytest
 import websockets
+from PIL import Image
 
 from devices.api.server import Running, running
 from devices.config import BrowserConfig, PoolConfig
@@ -223,6 +225,30 @@ async def test_playwright_drives_a_leased_browser(browsers: FarmClient) -> None:
             assert await page.title() == "before"
             await page.evaluate("document.title = 'after'")
         assert (await device.observe(ObserveSpec(page=True))).title == "after"
+
+
+@pytest.mark.browser
+async def test_the_live_page_sees_what_a_devtools_client_does(browsers: FarmClient) -> None:
+    async with browsers.lease("browser", needs=("cdp",), grants=("exec",)) as device:
+        await device.reset(0, ResetSpec("data:text/html,<title>before</title>"), ObserveSpec())
+        async with device.page() as page:
+            for colour in ((255, 0, 0), (0, 0, 255)):
+                await page.evaluate(f"document.documentElement.style.background = 'rgb{colour}'")
+                await _until_shown(browsers, device.id, colour)
+
+
+async def _until_shown(client: FarmClient, device: str, colour: tuple[int, int, int]) -> None:
+    for _ in range(200):
+        if _shows(await client.frame(device), colour):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"the last frame of {device} never showed {colour}")
+
+
+def _shows(frame: tuple[bytes, str], colour: tuple[int, int, int]) -> bool:
+    pixel = Image.open(io.BytesIO(frame[0])).convert("RGB").getpixel((160, 120))
+    assert isinstance(pixel, tuple)
+    return all(abs(one - other) < 9 for one, other in zip(pixel, colour, strict=True))
 
 
 @pytest.mark.browser
