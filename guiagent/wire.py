@@ -28,6 +28,7 @@ LIVE = "/v1/live"
 HEALTH = "/healthz"
 METRICS = "/metrics"
 APPROVALS = "/v1/approvals"
+HELP = "/v1/help"
 LIVE_PROTOCOL = "guiagent.live"  # WebSocket subprotocol; the bearer token is offered as a second one
 JSON = "application/json"
 MSGPACK = "application/msgpack"
@@ -110,6 +111,34 @@ class Decision(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     allow: bool
+
+
+class HelpRequest(BaseModel):
+    """Ask for a person: for a login, a payment, a captcha. Asked again with the same key it is the same one.
+
+    Attributes:
+        token: the lease's fencing token.
+        reason: what the person is to do, in one line.
+        wait_s: how long to wait for somebody to come; who has come may take longer.
+        poll_s: when to answer at the latest; "waiting" and "taken" mean: ask again.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    token: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    key: Annotated[str, Field(min_length=1, max_length=64)]
+    reason: Annotated[str, Field(min_length=1, max_length=500)]
+    wait_s: Annotated[float, Field(gt=0.0, le=86_400.0)] = 600.0
+    poll_s: Annotated[float, Field(ge=0.0, le=60.0)] = 20.0
+
+
+class GiveBack(BaseModel):
+    """How a person's help ended, and what he wants to say about it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    refuse: bool = False
+    note: Annotated[str, Field(max_length=500)] = ""
 
 
 _INT64 = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
@@ -352,6 +381,7 @@ class DeviceInfo(msgspec.Struct, frozen=True):
     reason: str = ""  # why it is out of service, or last failed
     probation: bool = False  # failed before and has not proved itself yet: it is given out last
     mark: str = ""  # "drain" or "quarantine" where an operator said so
+    asks: str = ""  # what its agent wants a person to do
     features: list[str] = []
 
 
@@ -404,6 +434,41 @@ class Approval(msgspec.Struct, frozen=True):
 
 class Approvals(msgspec.Struct, frozen=True):
     approvals: list[Approval]
+
+
+HelpState = Literal["waiting", "taken", "done", "refused", "nobody", "left"]
+
+
+class HelpAnswer(msgspec.Struct, frozen=True):
+    """What became of a request for a person.
+
+    Attributes:
+        state: "waiting" and "taken" are not the end of it; "nobody": nobody came; "left": somebody came and
+            has not given it back.
+        note: what the person said.
+        did: what the person did, a line for each action, without the texts that were typed.
+    """
+
+    state: HelpState
+    note: str = ""
+    did: list[str] = []
+
+
+class HelpWanted(msgspec.Struct, frozen=True):
+    """An agent that has asked for a person, as the operator sees it."""
+
+    id: str  # whoever has it may drive the device
+    device: str
+    token: int  # of the agent's lease
+    tenant: str
+    label: str
+    reason: str
+    taken: bool  # somebody drives already
+    waited_s: float
+
+
+class HelpWanteds(msgspec.Struct, frozen=True):
+    wanted: list[HelpWanted]
 
 
 class Endpoint(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ PAGE = FilePath(__file__).parents[1] / "dashboard" / "index.html"
 
 _LEASE = wire.LEASES + "/{lease}"
 _DEVICE = wire.DEVICES + "/{device}"
+_HELP = wire.HELP + "/{help}"
 _CONNECT = _LEASE + "/connect/{service}"
 _SOCKETS = (
     Socket(wire.LIVE, "State as JSON text, frames as binary messages, of all devices the caller may see"),
@@ -59,15 +60,21 @@ def create_app(service: PoolService, tokens: Mapping[str, str]) -> FastAPI:
     admission = Admission(service.held, time)
     _lease_routes(app, service, admission)
     _device_routes(app, service)
+    _help_routes(app, service)
     _open_routes(app)
+    held = {f"{_LEASE}/{verb.verb}": verb for verb in wire.VERBS}
+    helping = {f"{_HELP}/{verb.verb}": verb for verb in (wire.StepRequest, wire.ObserveRequest)}
     # First in the list: Starlette takes the first route that matches.
-    app.router.routes[:0] = [_verb_route(service, verb) for verb in wire.VERBS]
+    app.router.routes[:0] = [
+        *(_verb_route(service, path, verb) for path, verb in held.items()),
+        *(_helping_route(service, path, verb) for path, verb in helping.items()),
+    ]
     app.router.routes += [
         WebSocketRoute(wire.LIVE, live.stream(service)),
         WebSocketRoute(_CONNECT, tunnel.endpoint(service)),
         WebSocketRoute(JOIN, _join(service)),
     ]
-    app.openapi = documented(app, wire.VERBS, _SOCKETS)  # type: ignore[method-assign]
+    app.openapi = documented(app, held | helping, _SOCKETS)  # type: ignore[method-assign]
     for error in PROBLEMS:
         app.add_exception_handler(error, answer)
     app.add_middleware(Guard, tokens=tokens, admission=admission)
@@ -92,6 +99,10 @@ def _lease_routes(app: FastAPI, service: PoolService, admission: Admission) -> N
     async def release(lease: Id, request: Request) -> Response:
         await service.release(tenant_of(request), lease)
         return Response(status_code=204)
+
+    @app.post(_LEASE + "/help", responses={200: content(wire.HelpAnswer)})
+    async def ask_help(lease: Id, ask: wire.HelpRequest, request: Request) -> Response:
+        return _json(await service.ask_help(tenant_of(request), lease, ask))
 
     octets = content(None, wire.OCTETS, "the file")
 
@@ -191,6 +202,21 @@ def _device_routes(app: FastAPI, service: PoolService) -> None:
         return Response(service.metrics.render(), media_type="text/plain; version=0.0.4")
 
 
+def _help_routes(app: FastAPI, service: PoolService) -> None:
+    """Add the routes of the person whom an agent has asked for."""
+
+    @app.get(wire.HELP, responses={200: content(wire.HelpWanteds)})
+    async def wanted(request: Request) -> Response:
+        _require_operator(request, "helping an agent")
+        return _json(wire.HelpWanteds(service.helping.wanted()))
+
+    @app.post(_HELP + "/give-back", status_code=204)
+    async def give_back(help: Id, answer: wire.GiveBack, request: Request) -> Response:
+        _require_operator(request, "helping an agent")
+        service.give_back(help, answer)
+        return Response(status_code=204)
+
+
 def _open_routes(app: FastAPI) -> None:
     """Add the routes that need no token."""
     page = live.page(PAGE.read_text())
@@ -204,22 +230,41 @@ def _open_routes(app: FastAPI) -> None:
         return _json(wire.Health(True))
 
 
-def _verb_route(service: PoolService, verb: type[wire.Verb[Any]]) -> Route:
-    decoder = msgspec.json.Decoder(verb)
+def _verb_route(service: PoolService, path: str, verb: type[wire.Verb[Any]]) -> Route:
+    message_of = _decoder(verb)
 
     async def call(request: Request) -> Response:
         tenant, lease = tenant_of(request), request.path_params["lease"]
         service.require_held(tenant, lease)
-        body = await request.body()
+        value = await service.call(tenant, lease, message_of(await request.body()))
+        return Response(verb.encode(value), media_type=verb.media_type)
+
+    return Route(path, call, methods=["POST"])
+
+
+def _helping_route(service: PoolService, path: str, verb: type[wire.Verb[Any]]) -> Route:
+    message_of = _decoder(verb)
+
+    async def call(request: Request) -> Response:
+        _require_operator(request, "helping an agent")
+        value = await service.help(request.path_params["help"], message_of(await request.body()))
+        return Response(verb.encode(value), media_type=verb.media_type)
+
+    return Route(path, call, methods=["POST"])
+
+
+def _decoder(verb: type[wire.Verb[Any]]) -> Callable[[bytes], wire.Verb[Any]]:
+    decoder = msgspec.json.Decoder(verb)
+
+    def message_of(body: bytes) -> wire.Verb[Any]:
         try:
-            message = decoder.decode(body)
+            message: wire.Verb[Any] = decoder.decode(body)
         except (RecursionError, UnicodeDecodeError) as error:
             raise UsageError("the request is nested too deep, or is not UTF-8") from error
         message.validate()
-        value = await service.call(tenant, lease, message)
-        return Response(verb.encode(value), media_type=verb.media_type)
+        return message
 
-    return Route(f"{_LEASE}/{verb.verb}", call, methods=["POST"])
+    return message_of
 
 
 def _join(service: PoolService) -> Callable[[WebSocket], Awaitable[None]]:

@@ -4,7 +4,8 @@ Bodies that msgspec decodes are described by their structs; WebSockets, which Op
 listed under `x-websockets`.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ _ANSWERS = (
     wire.FarmInfo,
     wire.Hosts,
     wire.Approvals,
+    wire.HelpAnswer,
+    wire.HelpWanteds,
     wire.Health,
 )
 Json = dict[str, Any]
@@ -50,9 +53,12 @@ PROBLEM_ANSWERS: dict[int | str, Json] = {"4XX": _problem, "5XX": _problem}
 
 
 def documented(
-    app: FastAPI, verbs: Sequence[type[wire.Verb[Any]]], sockets: Sequence[Socket]
+    app: FastAPI, verbs: Mapping[str, type[wire.Verb[Any]]], sockets: Sequence[Socket]
 ) -> Callable[[], Json]:
-    """Return a replacement for `app.openapi` that builds the whole document on the first call."""
+    """Return a replacement for `app.openapi` that builds the whole document on the first call.
+
+    `verbs`: the verb that each path is for.
+    """
     made: list[Json] = []
 
     def openapi() -> Json:
@@ -63,12 +69,13 @@ def documented(
     return openapi
 
 
-def _document(app: FastAPI, verbs: Sequence[type[wire.Verb[Any]]], sockets: Sequence[Socket]) -> Json:
+def _document(app: FastAPI, verbs: Mapping[str, type[wire.Verb[Any]]], sockets: Sequence[Socket]) -> Json:
     document = get_openapi(title=app.title, version=app.version, routes=app.routes, summary=app.summary)
-    for verb in verbs:
-        document["paths"][f"{wire.LEASES}/{{lease}}/{verb.verb}"] = {"post": _operation(verb)}
-    answers = dict.fromkeys(verb.answer for verb in verbs)
-    _, structs = msgspec.json.schema_components((*_ANSWERS, *answers, *verbs), ref_template=_REF)
+    for path, verb in verbs.items():
+        document["paths"][path] = {"post": _operation(path, verb)}
+    bodies = dict.fromkeys(verbs.values())
+    answers = dict.fromkeys(verb.answer for verb in bodies)
+    _, structs = msgspec.json.schema_components((*_ANSWERS, *answers, *bodies), ref_template=_REF)
     actions = ACTIONS.json_schema(ref_template=_REF_OF_PYDANTIC)
     structs["StepRequest"]["properties"]["actions"] = {k: v for k, v in actions.items() if k != "$defs"}
     components = document.setdefault("components", {})
@@ -82,12 +89,13 @@ def _document(app: FastAPI, verbs: Sequence[type[wire.Verb[Any]]], sockets: Sequ
     return document
 
 
-def _operation(verb: type[wire.Verb[Any]]) -> Json:
+def _operation(path: str, verb: type[wire.Verb[Any]]) -> Json:
+    (holder,) = re.findall(r"\{(\w+)\}", path)
     body = {"$ref": _REF.format(name=verb.__name__)}
     return {
         "summary": verb.summary,
-        "operationId": verb.verb,
-        "parameters": [{"name": "lease", "in": "path", "required": True, "schema": {"type": "string"}}],
+        "operationId": verb.verb if holder == "lease" else f"{holder}_{verb.verb}",
+        "parameters": [{"name": holder, "in": "path", "required": True, "schema": {"type": "string"}}],
         "requestBody": {"required": True, "content": {wire.JSON: {"schema": body}}},
         "responses": {"200": content(verb.answer, verb.media_type, verb.summary), **PROBLEM_ANSWERS},
     }

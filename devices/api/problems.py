@@ -14,6 +14,7 @@ from devices.api.admission import TooManyRequests
 from devices.hosts.grants import NotGranted
 from devices.pool.fairness import OverQuota
 from devices.pool.guarding import Refused
+from devices.pool.helping import WithAPerson
 from devices.pool.service import NoDevice, OperatorOnly
 from devices.pool.store import Deposed
 from devices.pool.views import UnknownDevice
@@ -80,6 +81,11 @@ def _fault(error: FaultError) -> Problem:
     return Problem("The device failed", 502, fault.message, fault.code, fault.retryable, fault)
 
 
+def _with_a_person(error: WithAPerson) -> Problem:
+    fault = error.fault
+    return Problem("A person drives", 423, fault.message, fault.code, fault.retryable, fault)
+
+
 def _unknown_device(error: UnknownDevice) -> Problem:
     return Problem("Not Found", 404, str(error), "unknown")
 
@@ -136,6 +142,7 @@ PROBLEMS: dict[type[Exception], Callable[..., Problem]] = {
     FaultError: _fault,
     NotGranted: _not_granted,
     Refused: _refused,
+    WithAPerson: _with_a_person,
     OverQuota: _over_quota,
     TooManyRequests: _too_many_requests,
     UnknownDevice: _unknown_device,

@@ -82,7 +82,7 @@ async def _step(
     wrong = next((number for number, refusal in enumerate(refusals) if refusal is not None), len(refusals))
     observation = await device.act(message.parsed[:wrong], message.spec)
     for action in message.parsed[:wrong]:
-        note(_log_line(action))
+        note(log_line(action))
     if wrong < len(refusals) and observation.action_error is None:
         return msgspec.structs.replace(observation, action_error=refusals[wrong])
     return observation
@@ -92,7 +92,7 @@ def _unable(feature: str) -> UsageError:
     return UsageError(f"this device cannot do that; lease one with needs=[{feature!r}]")
 
 
-def _log_line(action: Action) -> str:
+def log_line(action: Action) -> str:
     """Describe an action in one line; of typed text and commands, which may be secret, only the length."""
     fields = action.model_dump(exclude={"type", "text", "command"}, exclude_defaults=True)
     hidden = [

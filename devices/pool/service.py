@@ -21,9 +21,11 @@ from devices.hosts.edge import Provoked
 from devices.hosts.host import Host, SlotInfo
 from devices.hosts.local import DeviceHost, fenced
 from devices.hosts.registry import HostRegistry
+from devices.hosts.verbs import log_line
 from devices.leases import OPERATOR, AdminState, Ended, Event, Granted, Lease, Request, Slot
 from devices.pool.fairness import Account
 from devices.pool.guarding import Guarding, Refused
+from devices.pool.helping import Helping
 from devices.pool.lease_table import Pool
 from devices.pool.metrics import Metrics
 from devices.pool.queue import Waiting
@@ -35,6 +37,9 @@ from guiagent.protocols import Clock
 from guiagent.types import ObserveSpec, ResetSpec
 from guiagent.wire import (
     ConnectRequest,
+    GiveBack,
+    HelpAnswer,
+    HelpRequest,
     LeaseInfo,
     LeaseRequest,
     ObserveRequest,
@@ -80,7 +85,8 @@ class PoolService:
         }
         self._private_egress = {one.name: frozenset(one.private_egress) for one in config.tenants}
         self._pool = Pool.of((_slot(self._local.id, info) for info in self._local.slots), accounts)
-        self.views = Views(self._pool, self.hosts, clock)
+        self.helping = Helping(clock.monotonic)
+        self.views = Views(self._pool, self.hosts, self.helping.reason, clock)
         self._guarding = Guarding(
             config.guardrails,
             {one.name: one.guardrails for one in config.tenants if one.guardrails is not None},
@@ -252,6 +258,8 @@ class PoolService:
     async def call(self, tenant: str, lease_id: str, message: Verb[T]) -> T:
         """Carry out a verb under a lease, renew the lease, and return the verb's value."""
         lease, host = self._holder(tenant, lease_id, message.token)
+        if not isinstance(message, ObserveRequest):
+            self.helping.require_undriven(lease)
         try:
             await self._guarding.admit(lease, message, lambda: self._page(lease, host))
         except Refused as refused:
@@ -273,8 +281,11 @@ class PoolService:
         looked = ObserveRequest(lease.token, ObserveSpec(frame="none", page=True))
         return (await self._watched(lease, host.call(lease, looked))).url
 
+    def _note(self, lease: Lease, host: Host, text: str) -> None:
+        host.records[lease.device].note(self._clock.time(), lease.token, text)
+
     def _note_refusal(self, lease: Lease, host: Host, refused: Refused) -> None:
-        host.records[lease.device].note(self._clock.time(), lease.token, str(refused))
+        self._note(lease, host, str(refused))
         self.metrics.refused(lease.tenant)
 
     @contextlib.asynccontextmanager
@@ -284,6 +295,7 @@ class PoolService:
         """Open a stream to a service of the device; the end of the lease cuts it."""
         lease, host = self._holder(tenant, lease_id, token)
         message = ConnectRequest(token, service)
+        self.helping.require_undriven(lease)
         try:
             await self._guarding.admit(lease, message, lambda: self._page(lease, host))
         except Refused as refused:
@@ -294,6 +306,32 @@ class PoolService:
             yield reader, writer
         finally:
             host.on_disconnect(lease.device, writer)
+
+    # -- a person who helps ----------------------------------------------------------------------------------
+
+    async def ask_help(self, tenant: str, lease_id: str, request: HelpRequest) -> HelpAnswer:
+        """Ask for a person to drive the device for a while; see `Helping.ask`."""
+        lease, host = self._holder(tenant, lease_id, request.token)
+        if not self.helping.reason(lease_id):
+            self._note(lease, host, f"asks for a person: {request.reason}")
+        answer = await self.helping.ask(lease, request)
+        self.require_held(tenant, lease_id)  # it may have ended meanwhile
+        return answer
+
+    async def help(self, help_id: str, message: Verb[T]) -> T:
+        """Carry out a verb of the person who helps, under the agent's lease. No guardrail holds people up."""
+        did = [log_line(action) for action in message.parsed] if isinstance(message, StepRequest) else []
+        lease, first = self.helping.take(help_id, did)
+        _, host = self._holder(OPERATOR, lease.id, message.token)
+        if first:
+            self._note(lease, host, "a person drives")
+        return await self._watched(lease, host.call(lease, message))
+
+    def give_back(self, help_id: str, answer: GiveBack) -> None:
+        """Give a device back to the agent that asked for a person."""
+        lease = self.helping.give_back(help_id, answer.refuse, answer.note)
+        if (host := self._host_of(lease.device)) is not None:
+            self._note(lease, host, "a person refused to help" if answer.refuse else "given back by a person")
 
     def held(self, tenant: str) -> int:
         """How many devices a tenant holds."""
@@ -366,7 +404,10 @@ class PoolService:
 
     def _apply(self, events: Sequence[Event]) -> asyncio.Future[None]:
         for event in events:
-            if isinstance(event, Ended) and (host := self._host_of(event.lease.device)) is not None:
+            if not isinstance(event, Ended):
+                continue
+            self.helping.forget(event.lease.id)
+            if (host := self._host_of(event.lease.device)) is not None:
                 host.fence(event.lease.device, event.token)
         self._reconciler.wake()
         return self._store.commit(events)

@@ -1,7 +1,7 @@
 """Views of the farm for callers: the operator sees everything, a tenant the devices it holds."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from devices.hosts.host import Host
 from devices.hosts.slot_record import Frame, LogLine, SlotRecord
@@ -24,9 +24,14 @@ class UnknownDevice(UsageError):
 
 
 class Views:
-    def __init__(self, pool: Pool, hosts: Mapping[str, Host], clock: Clock) -> None:
+    """What callers see of a pool; `asks` tells of a lease what its agent wants a person to do."""
+
+    def __init__(
+        self, pool: Pool, hosts: Mapping[str, Host], asks: Callable[[str], str], clock: Clock
+    ) -> None:
         self._pool = pool
         self._hosts = hosts
+        self._asks = asks
         self._clock = clock
 
     def device(self, tenant: str, device: str) -> Slot:
@@ -126,5 +131,6 @@ class Views:
             reason=slot.reason,
             probation=slot.health.on_probation,
             mark=slot.mark,
+            asks=self._asks(slot.lease) if slot.lease is not None else "",
             features=known.features if known is not None else [],
         )

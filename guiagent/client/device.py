@@ -155,6 +155,22 @@ class LeasedDevice:
             raise error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error from None
         return siblings
 
+    async def ask_human(self, reason: str, wait_s: float = 600.0) -> wire.HelpAnswer:
+        """Ask for a person, for a login say, and wait until the device is given back.
+
+        Until then this lease can look and not act. `wait_s`: for somebody to come; who has come may take
+        longer. The answer's `state` says if somebody helped, refused, or did not come. The live page and
+        `guiagent wanted` show the `reason`.
+        """
+        ask = wire.HelpRequest(token=self.token, key=secrets.token_hex(8), reason=reason, wait_s=wait_s)
+        body = ask.model_dump_json().encode()
+        while True:
+            answer = msgspec.json.decode(
+                await self._send("POST", f"{self._path}/help", body, ask.poll_s), type=wire.HelpAnswer
+            )
+            if answer.state not in ("waiting", "taken"):
+                return answer
+
     async def connect(self, service: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a byte stream to a service of the device: "cdp" (grant "exec"), "adb" or "osworld" (grant
         "shell"). It ends with the lease."""

@@ -151,6 +151,16 @@ class FarmClient:
         body = wire.Decision(allow=allow).model_dump_json().encode()
         await self.call("POST", f"{wire.APPROVALS}/{quote(approval, safe='')}", body)
 
+    async def wanted(self) -> list[wire.HelpWanted]:
+        """The agents that have asked for a person. For the operator only."""
+        answer = await self.call("GET", wire.HELP)
+        return msgspec.json.decode(answer.body, type=wire.HelpWanteds).wanted
+
+    async def give_back(self, help: str, *, refuse: bool = False, note: str = "") -> None:
+        """Give a device back to the agent that asked for a person; or refuse to help. For the operator."""
+        body = wire.GiveBack(refuse=refuse, note=note).model_dump_json().encode()
+        await self.call("POST", f"{wire.HELP}/{quote(help, safe='')}/give-back", body)
+
     async def _mark(self, device: str, verb: str, reason: str) -> None:
         body = wire.Reason(reason=reason).model_dump_json().encode()
         await self.call("POST", f"{wire.DEVICES}/{quote(device, safe='')}/{verb}", body)

@@ -25,7 +25,7 @@ from guiagent.client.local_pool import endpoint_of, find_pool, private_pool
 from guiagent.client.screen import Screenshot
 from guiagent.errors import UsageError, first_error
 from guiagent.types import CommandResult, FrameFormat, Observation, ObserveSpec, ResetSpec
-from guiagent.wire import Endpoint, FarmInfo, Grant
+from guiagent.wire import Endpoint, FarmInfo, Grant, HelpAnswer
 
 if TYPE_CHECKING:
     import adbutils  # type: ignore[import-untyped]
@@ -258,6 +258,10 @@ class SyncDevice:
     def fork(self, n: int = 1) -> "list[SyncDevice]":
         """Lease `n` more devices with this one's state; all of them or none."""
         return [SyncDevice(self._farm, one) for one in self._farm.wait(self._device.fork(n))]
+
+    def ask_human(self, reason: str, wait: float = 600.0) -> HelpAnswer:
+        """Ask for a person, for a login say; wait until the device is given back. See `LeasedDevice`."""
+        return self._farm.wait(self._device.ask_human(reason, wait))
 
     @contextlib.contextmanager
     def forward(self, service: str) -> Iterator[int]:

@@ -103,6 +103,10 @@ class Devices:
                 raise UsageError(f"{handle} has no accessibility tree; look at a screenshot")
             return await held.device.observe(ObserveSpec(frame="none", tree=True, page=True))
 
+    async def ask_human(self, handle: str, reason: str, wait_s: float) -> wire.HelpAnswer:
+        async with self.using(handle) as held:
+            return await held.device.ask_human(reason, wait_s)
+
     def point(self, handle: str, x: int, y: int) -> tuple[int, int]:
         """The pixel of the screen that a point of the picture stands for."""
         held = self._of(handle)

@@ -149,7 +149,7 @@ class Tools:
     def acting(self) -> Sequence[Callable[..., Awaitable[Content]]]:
         return (
             *(self.lease, self.release, self.click, self.drag, self.scroll, self.swipe, self.long_press),
-            *(self.type, self.key, self.press_button, self.open, self.wait),
+            *(self.type, self.key, self.press_button, self.open, self.wait, self.ask_human),
         )
 
     # -- devices ---------------------------------------------------------------------------------------------
@@ -314,6 +314,17 @@ class Tools:
     ) -> Content:
         """Do nothing for a while."""
         return await self._act(device, Wait(ms=ms), show)
+
+    async def ask_human(
+        self,
+        device: Handle,
+        reason: Annotated[str, Field(min_length=1, max_length=500, description="what the person is to do")],
+        wait_s: Annotated[float, Field(gt=0, le=3600, description="for somebody to come")] = 300.0,
+    ) -> Content:
+        """Hand your device to a person for a while, for a login or a payment, and wait to get it back."""
+        answer = await self._devices.ask_human(device, reason, wait_s)
+        told = {"outcome": answer.state, "person_says": answer.note, "person_did": answer.did}
+        return [_text(json.dumps(told, ensure_ascii=False))]
 
     async def _act(self, device: str, action: Action, show: bool) -> Content:
         try:

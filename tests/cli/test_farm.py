@@ -126,6 +126,23 @@ def test_somebody_approves_what_an_agent_waits_for(shell: Shell) -> None:
     shell.says("release", device)
 
 
+def test_somebody_gives_a_device_back_to_the_agent_that_asked(shell: Shell) -> None:
+    asks = "import guiagent\nwith guiagent.connect() as farm, farm.lease('sim') as device:\n"
+    asks += "    answer = device.ask_human('log in \\x1b[2J')\n    print(answer.state, answer.note)\n"
+    agent = subprocess.Popen(
+        [sys.executable, "-c", asks], env=shell.environment, stdout=subprocess.PIPE, text=True
+    )
+    give_up = time.monotonic() + 30
+    while not (waiting := shell.says("wanted")):
+        assert time.monotonic() < give_up and agent.poll() is None
+    help, *_ = waiting.split()
+    assert r"log in \x1b" in waiting and "\x1b" not in waiting
+    shell.says("give-back", help, "--note", "done by hand")
+    said, _ = agent.communicate(timeout=30)
+    assert (agent.returncode, said) == (0, "done done by hand\n")
+    assert "nobody asks for a person under this id" in shell("give-back", help).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

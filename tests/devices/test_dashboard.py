@@ -127,6 +127,77 @@ async def test_a_device_is_taken_over_driven_and_given_back(farm: Running, page:
 
 
 @pytest.mark.browser
+async def test_a_person_helps_an_agent_that_asks_and_gives_its_device_back(farm: Running, page: Page) -> None:
+    async with FarmClient(farm.endpoint.url, TOKEN) as client:
+        device = await client.lease("sim", label="agent")
+        hostile = "<img src=x onerror=alert(1)> log in"
+        asking = asyncio.create_task(device.ask_human(hostile, 60.0))
+        await page.goto(farm.endpoint.live_url)
+        tile = page.locator(f'[data-device="{device.id}"]')
+        await expect(tile.locator(".label")).to_have_text(f"asks for a person: {hostile}")
+        await tile.click()
+        await expect(page.locator("#asks")).to_have_text(f"asks for a person: {hostile}")
+        await expect(page.locator("#take")).to_have_text("help")
+        await page.click("#take")
+        await expect(page.locator("#take")).to_have_text("give back")
+        await page.locator("#screen").click()
+        await expect(page.locator("#log")).to_contain_text("click x=80 y=60")
+        await page.click("#take")
+        answer = await asking
+        assert (answer.state, answer.did) == ("done", ["click x=80 y=60"])
+        await expect(page.locator("#take")).to_have_text("take over")
+        await device.act([Click(x=1, y=1)], ObserveSpec())  # its lease went on
+        asking = asyncio.create_task(device.ask_human("pay", 60.0))
+        await expect(page.locator("#refuse")).to_be_visible()
+        page.once("dialog", lambda dialog: dialog.accept("too dear"))
+        await page.click("#refuse")
+        refused = await asking
+        assert (refused.state, refused.note) == ("refused", "too dear")
+        await expect(page.locator("#refuse")).to_be_hidden()
+
+
+@pytest.mark.browser
+async def test_whatever_hands_do_reaches_the_device(farm: Running, page: Page) -> None:
+    """Double clicks, keys that become text on the way, the clipboard, addresses."""
+    await page.goto(farm.endpoint.live_url)
+    await page.locator('[data-device="sim-0"]').click()
+    await expect(page.locator("#go")).to_be_hidden()
+    await page.click("#take")
+    await expect(page.locator("#take")).to_have_text("give back")
+    log = page.locator("#log")
+    await page.locator("#screen").dblclick()
+    await expect(log).to_contain_text("click x=80 y=60 count=2")
+    assert (await log.inner_text()).count("click ") == 1
+    await page.keyboard.insert_text("é🙂")  # as an input method does, without a key
+    await expect(log).to_contain_text("type text=2 characters")
+    await page.keyboard.press("a")
+    await expect(log).to_contain_text("type text=1 characters")
+    await page.keyboard.press("Control+a")
+    await expect(log).to_contain_text("key keys=('Control', 'a')")
+    await page.evaluate("""() => {
+      const keys = document.getElementById("keys");
+      keys.value = "pasted";
+      keys.dispatchEvent(new InputEvent("input", { inputType: "insertFromPaste" }));
+    }""")
+    await expect(log).to_contain_text("type text=6 characters")
+    await page.fill("#address", "somewhere")
+    await page.press("#address", "Enter")
+    await expect(log).to_contain_text("open target=somewhere")
+    await expect(page.locator("#keys")).to_be_focused()
+
+
+@pytest.mark.browser
+async def test_the_large_view_does_not_grow_under_the_pointer(farm: Running, page: Page) -> None:
+    await page.goto(farm.endpoint.live_url)
+    await page.locator('[data-device="sim-0"]').click()
+    size = "document.getElementById('large').getBoundingClientRect().height"
+    before = await page.evaluate(size)
+    await page.evaluate("document.getElementById('log').textContent = 'a line\\n'.repeat(500)")
+    assert await page.evaluate(size) == before
+    assert before <= await page.evaluate("innerHeight")
+
+
+@pytest.mark.browser
 async def test_a_device_is_put_out_of_service_and_back_with_a_reason(farm: Running, page: Page) -> None:
     await page.goto(farm.endpoint.live_url)
     tile = page.locator('[data-device="sim-1"]')

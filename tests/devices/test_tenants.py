@@ -73,6 +73,11 @@ CALLS: dict[tuple[str, str], dict[str, Any] | str | None] = {
     ("get", "/v1/approvals"): None,
     ("post", "/v1/approvals/{approval}"): {"allow": True},
     ("get", "/v1/devices"): None,
+    ("get", "/v1/help"): None,
+    ("post", "/v1/help/{help}/step"): {**VERB, "actions": []},
+    ("post", "/v1/help/{help}/observe"): {"token": 1},
+    ("post", "/v1/help/{help}/give-back"): {},
+    ("post", "/v1/leases/{lease}/help"): {**VERB, "reason": "a login"},
     ("get", "/v1/hosts"): None,
     ("get", "/v1/leases"): None,
     ("post", "/v1/leases"): {"device": "{device}"},
@@ -100,8 +105,8 @@ SOCKETS = {"/v1/live", "/v1/leases/{lease}/connect/{service}", "/v1/hosts/join"}
 async def test_a_foreign_id_is_answered_as_one_that_never_was_on_every_endpoint(
     farm: Running, bob: FarmClient, device: LeasedDevice
 ) -> None:
-    foreign = {"lease": device._lease, "device": device.id, "host": "local", "approval": "a"}
-    unknown = {"lease": "0" * 32, "device": "sim-99", "host": "nowhere", "approval": "b"}
+    foreign = {"lease": device._lease, "device": device.id, "host": "local", "approval": "a", "help": "a"}
+    unknown = {"lease": "0" * 32, "device": "sim-99", "host": "nowhere", "approval": "b", "help": "b"}
     headers = {"Authorization": f"Bearer {BOB}"}
     before = await device.act([Click(x=1, y=1)], COUNT)
     async with httpx.AsyncClient(base_url=farm.endpoint.url, headers=headers) as http:

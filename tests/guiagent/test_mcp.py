@@ -182,6 +182,22 @@ async def test_what_nobody_uses_is_given_back(farm: Running) -> None:
         assert "you hold no device" in await refusal(client, "screenshot", device=device)
 
 
+async def test_a_person_is_asked_and_gives_the_device_back(farm: Running) -> None:
+    async with client_of(farm) as client, FarmClient(farm.endpoint.url, TOKEN) as operator:
+        device = await leased(client)
+        asking = asyncio.create_task(client.call_tool("ask_human", {"device": device, "reason": "log in"}))
+        for _ in range(500):
+            if wanted := await operator.wanted():
+                break
+            await asyncio.sleep(0.01)
+        (one,) = wanted
+        assert "waits for a person" in await refusal(client, "click", device=device, x=1, y=1)
+        await operator.give_back(one.id, note="logged in")
+        told = json.loads(text(await asking))
+        assert told == {"outcome": "done", "person_says": "logged in", "person_did": []}
+        assert not (await client.call_tool("click", {"device": device, "x": 1, "y": 1})).is_error
+
+
 async def test_leases_end_with_the_server(farm: Running) -> None:
     async with client_of(farm) as client:
         await leased(client)

@@ -160,6 +160,27 @@ def approvals(pool: Pool = None) -> None:
 
 
 @app.command()
+def wanted(pool: Pool = None) -> None:
+    """The agents that have asked for a person, a line each; the live page is where to help."""
+    from guiagent.cli.farm import devices
+
+    devices.wanted(pool)
+
+
+@app.command(name="give-back")
+def give_back(
+    name: Annotated[str, typer.Argument(help="As `guiagent wanted` shows it.")],
+    pool: Pool = None,
+    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse to help.")] = False,
+    note: Annotated[str, typer.Option(help="What the agent is told.")] = "",
+) -> None:
+    """Give a device back to the agent that asked for a person."""
+    from guiagent.cli.farm import devices
+
+    devices.give_back(pool, name, refuse, note)
+
+
+@app.command()
 def approve(
     name: Annotated[str, typer.Argument(help="As `guiagent approvals` shows it.")],
     pool: Pool = None,

@@ -93,6 +93,17 @@ def approvals(pool: str | None) -> None:
         print(f"{one.id}  {one.device}{who}  {one.waited_s:.0f} s  {one.rule}: {one.what!a}")
 
 
+def wanted(pool: str | None) -> None:
+    for one in _with_farm(pool, lambda farm: farm.wanted()):
+        who = f" for {one.tenant}" if one.tenant else ""
+        taken = "  somebody helps" if one.taken else ""
+        print(f"{one.id}  {one.device}{who}  {one.waited_s:.0f} s{taken}  {one.reason!a}")
+
+
+def give_back(pool: str | None, help: str, refuse: bool, note: str) -> None:
+    _with_farm(pool, lambda farm: farm.give_back(help, refuse=refuse, note=note))
+
+
 def decide(pool: str | None, approval: str, allow: bool) -> None:
     _with_farm(pool, lambda farm: farm.decide(approval, allow=allow))
 
