@@ -29,6 +29,59 @@ class ObserveSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     have: str | None = None
 
 
+State = Literal[
+    "active",  # the window that has the keyboard
+    "busy",
+    "checked",
+    "clickable",  # a click does something, whatever the role
+    "collapsed",
+    "disabled",
+    "editable",
+    "expanded",
+    "focused",
+    "invalid",
+    "long-clickable",
+    "mixed",  # neither checked nor unchecked
+    "modal",
+    "password",  # what stands in it is told to nobody: its value is empty
+    "pressed",
+    "readonly",
+    "required",
+    "scrollable",
+    "selectable",
+    "selected",
+]
+_Side = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+Box = tuple[_Side, _Side, _Side, _Side]
+"""Left, top, width and height, in pixels of the frame."""
+
+MAX_NAME, MAX_VALUE, MAX_ID = 400, 4096, 64
+"""Characters of a node's name, value and id."""
+
+
+class Node(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An element of an accessibility tree, in the same words whatever the kind of device.
+
+    The words are WAI-ARIA's (https://www.w3.org/TR/wai-aria-1.2/): `role` is one of `guiagent.nodes.ROLES`,
+    `name` is what a person would call the element, `value` what stands in it. A device's drivers convert what
+    it tells in its own words. Nothing in a node is trusted, but its sizes are bounded.
+
+    Attributes:
+        box: what the element takes of the screen; all 0 if it has no place there. It may reach beyond the
+            frame.
+        id: unique within its tree, and of no meaning in the next one.
+        parent: the id of the nearest element around it that is in the tree.
+    """
+
+    role: Annotated[str, msgspec.Meta(max_length=32)]
+    name: Annotated[str, msgspec.Meta(max_length=MAX_NAME)] = ""
+    box: Box = (0, 0, 0, 0)
+    id: Annotated[str, msgspec.Meta(max_length=MAX_ID)] = ""
+    parent: Annotated[str, msgspec.Meta(max_length=MAX_ID)] | None = None
+    value: Annotated[str, msgspec.Meta(max_length=MAX_VALUE)] = ""
+    states: tuple[State, ...] = ()
+
+
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a device shows. `frame` is empty when `unchanged` says that the caller holds it already."""
 
@@ -40,7 +93,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     unchanged: bool = False
     url: str | None = None
     title: str | None = None
-    tree: list[dict[str, Any]] | None = None
+    tree: list[Node] | None = None  # parents before children
     probes: dict[str, Any] = {}
     action_error: str | None = None  # why the last action had no effect, as one line
     output: str | None = None  # what the last shell action printed, bounded

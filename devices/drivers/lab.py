@@ -38,7 +38,16 @@ from guiagent.lab.goals import Goal, missing
 from guiagent.lab.growth import grow
 from guiagent.lab.plan import plan
 from guiagent.lab.state import BACK, AppState, Enter, Event, Rest, Scroll, Tap, apply
-from guiagent.types import Capabilities, Health, Observation, ObserveSpec, ResetSpec
+from guiagent.types import (
+    MAX_VALUE,
+    Capabilities,
+    Health,
+    Node,
+    Observation,
+    ObserveSpec,
+    ResetSpec,
+    State,
+)
 
 _SNAPSHOTS_KEPT = 4096
 _snapshots: dict[str, bytes] = {}  # shared by all such devices of this process, for forks
@@ -172,7 +181,7 @@ class LabDevice:
             spec,
             url=f"lab:{self._state.screen}" if spec.page else None,
             title=title if spec.page else None,
-            tree=[_node(box) for box in self._drawn] if spec.tree else None,
+            tree=[_node(*box) for box in enumerate(self._drawn)] if spec.tree else None,
             probes={name: self._probe(asked) for name, asked in spec.probes.items()},
             action_error=error,
         )
@@ -240,11 +249,9 @@ def _dumped(action: Action) -> dict[str, Any]:
     return dumped
 
 
-def _node(box: Box) -> dict[str, Any]:
-    value = str(box.value).lower() if isinstance(box.value, bool) else box.value
-    return {
-        "role": box.role,
-        "name": box.label,
-        "value": value,
-        "box": [box.left, box.top, box.width, box.height],
-    }
+def _node(id: int, box: Box) -> Node:
+    value = "" if isinstance(box.value, bool) else box.value[:MAX_VALUE]
+    place = box.left, box.top, box.width, box.height
+    told: dict[State, bool] = {"checked": box.value is True, "focused": box.focused}
+    states = tuple(state for state, holds in told.items() if holds)
+    return Node(box.role, box.label, place, str(id), value=value, states=states)

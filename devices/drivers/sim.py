@@ -20,7 +20,16 @@ from PIL import Image, ImageDraw
 from devices.config import SimConfig
 from guiagent.actions import Action, Click, KeyChord, LongPress, Open, Shell, Type, Wait
 from guiagent.errors import Fault, FaultError, UsageError
-from guiagent.types import Capabilities, CommandResult, Health, Observation, ObserveSpec, ResetSpec
+from guiagent.types import (
+    MAX_VALUE,
+    Capabilities,
+    CommandResult,
+    Health,
+    Node,
+    Observation,
+    ObserveSpec,
+    ResetSpec,
+)
 
 _COLUMNS, _ROWS = 4, 3
 _LABELS = "ABCDEFGHJKLM"
@@ -216,20 +225,11 @@ def _boxes(keys: str, width: int, height: int) -> list[tuple[str, tuple[int, int
     ]
 
 
-def _tree(state: State, width: int, height: int) -> list[dict[str, Any]]:
-    line = {
-        "role": "textbox",
-        "name": "line",
-        "value": state.text,
-        "box": [0, 0, width, round(height * _LINE)],
-    }
-    return [
-        line,
-        *(
-            {"role": "button", "name": key, "value": "", "box": list(box)}
-            for key, box in _boxes(state.keys, width, height)
-        ),
-    ]
+def _tree(state: State, width: int, height: int) -> list[Node]:
+    box = 0, 0, width, round(height * _LINE)
+    line = Node("textbox", "line", box, "line", value=state.text[:MAX_VALUE], states=("editable", "focused"))
+    keys = (Node("button", key, box, key) for key, box in _boxes(state.keys, width, height))
+    return [line, *keys]
 
 
 @lru_cache(maxsize=64)  # drawing is most of what such a device costs, and farms of them start out alike

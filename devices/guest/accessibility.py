@@ -36,7 +36,8 @@ _PREFIXES = {
 # The states of a node that a reader can use; "disabled" is added if it is neither "sensitive" nor "enabled".
 _TELLING = frozenset(
     {"active", "busy", "checked", "collapsed", "editable", "expandable", "expanded", "focused"}
-    | {"indeterminate", "modal", "pressed", "read-only", "selected", "selectable"}
+    | {"indeterminate", "invalid-entry", "modal", "pressed", "read-only", "required", "selected"}
+    | {"selectable"}
 )
 _MAX_VALUE = 400
 

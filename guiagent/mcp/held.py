@@ -11,7 +11,7 @@ from guiagent.actions import Action
 from guiagent.client import FarmClient, LeasedDevice
 from guiagent.errors import GuiAgentError, LeaseError, UsageError
 from guiagent.mcp.pictures import Picture, on_screen, within
-from guiagent.types import Observation, ObserveSpec
+from guiagent.types import Box, Observation, ObserveSpec
 
 _SHOWN = 64  # devices of the farm that are listed
 _LOOKS_PER_IDLE_TIME = 8
@@ -112,11 +112,12 @@ class Devices:
         held = self._of(handle)
         return on_screen(x, y, held.size, held.screen)
 
-    def shown_at(self, handle: str, box: Sequence[int]) -> list[int]:
+    def shown_at(self, handle: str, box: Box) -> Box:
         """A box (left, top, width, height) of the screen in pixels of the picture."""
         held = self._of(handle)
         across, down = held.size[0] / held.screen[0], held.size[1] / held.screen[1]
-        return [round(side * scale) for side, scale in zip(box, (across, down, across, down), strict=True)]
+        left, top, width, height = box
+        return round(left * across), round(top * down), round(width * across), round(height * down)
 
     async def watch(self) -> None:
         """Give back what nobody uses, until cancelled."""

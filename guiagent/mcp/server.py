@@ -10,6 +10,7 @@ from functools import wraps
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
+import msgspec
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp_types import ContentBlock, ImageContent, ResourceLink, TextContent, ToolAnnotations
@@ -34,6 +35,7 @@ from guiagent.client import FarmClient
 from guiagent.errors import FaultError, GuiAgentError, first_error
 from guiagent.mcp.held import Devices
 from guiagent.mcp.pictures import Kept, Picture
+from guiagent.types import Box, Node
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -205,7 +207,8 @@ class Tools:
         return self._pictured(await self._devices.last_seen(device))
 
     async def elements(self, device: Handle) -> Content:
-        """What the screen consists of: role, name and box (left, top, width, height) of each element."""
+        """What the screen consists of: role, name, value, states and box (left, top, width, height) of each
+        element."""
         seen = await self._devices.elements(device)
         lines = [_element(node, lambda box: self._devices.shown_at(device, box)) for node in seen.tree or []]
         return [_text("\n".join([_UNTRUSTED, *_where(seen.url, seen.title), *lines]))]
@@ -372,9 +375,6 @@ def _where(url: str | None, title: str | None, note: str | None = None) -> list[
     return [json.dumps(said, ensure_ascii=False)] if said else []
 
 
-def _element(node: dict[str, Any], shown_at: Callable[[Sequence[int]], list[int]]) -> str:
-    told = {name: value for name, value in node.items() if name != "box" and value not in ("", None)}
-    box = node.get("box")
-    if isinstance(box, list) and len(box) == 4 and all(isinstance(side, int | float) for side in box):
-        told["box"] = shown_at(box)
+def _element(node: Node, shown_at: Callable[[Box], Box]) -> str:
+    told: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(node, box=shown_at(node.box)))
     return json.dumps(told, ensure_ascii=False)

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -35,7 +34,7 @@ from guiagent.actions import (
     Wait,
 )
 from guiagent.errors import FaultError, InfrastructureError, MissingProgram, UsageError
-from guiagent.types import ObserveSpec, ResetSpec
+from guiagent.types import Node, ObserveSpec, ResetSpec
 from tests.support import android_sdk
 
 WIDTH, HEIGHT = 360, 640
@@ -66,12 +65,12 @@ async def device(shared: AndroidDevice) -> AndroidDevice:
     return shared
 
 
-async def names(device: protocols.Device) -> dict[str, dict[str, Any]]:
-    return {node["name"]: node for node in (await device.observe(TREE)).tree or []}
+async def names(device: protocols.Device) -> dict[str, Node]:
+    return {node.name: node for node in (await device.observe(TREE)).tree or []}
 
 
 async def tap(device: protocols.Device, name: str) -> None:
-    x, y, width, height = (await names(device))[name]["box"]
+    x, y, width, height = (await names(device))[name].box
     observation = await device.act([Click(x=x + width // 2, y=y + height // 2)], BLANK)
     assert observation.action_error is None
 

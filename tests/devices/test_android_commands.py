@@ -25,6 +25,7 @@ from guiagent.actions import (
     Type,
 )
 from guiagent.errors import FaultError, InfrastructureError
+from guiagent.types import Node
 from tests.support import android_sdk
 
 
@@ -130,16 +131,9 @@ def test_a_dump_becomes_nodes_with_boxes_on_the_screen() -> None:
         '<node class="a.Text" text="gone" bounds="[100,0][200,50]"/></node>'
     )
     assert tree.parse(dump(inner), 100, 200) == [
-        {"id": 0, "role": "Button", "name": "OK", "box": [0, 20, 50, 40], "states": ["clickable"]},
-        {"id": 1, "parent": 0, "role": "ImageView", "name": "in", "box": [0, 20, 10, 10]},
-        {
-            "id": 2,
-            "role": "EditText",
-            "name": "n",
-            "value": "v",
-            "box": [90, 190, 10, 10],
-            "states": ["focused", "disabled"],
-        },
+        Node("button", "OK", (0, 20, 50, 40), "0", states=("clickable",)),
+        Node("image", "in", (0, 20, 10, 10), "1", "0"),
+        Node("textbox", "n", (90, 190, 10, 10), "2", value="v", states=("disabled", "focused")),
     ]
 
 

@@ -34,7 +34,7 @@ from guiagent.actions import (
 )
 from guiagent.errors import FaultError, InfrastructureError, UsageError
 from guiagent.protocols import Device, Services
-from guiagent.types import ObserveSpec, ResetSpec
+from guiagent.types import Node, ObserveSpec, ResetSpec
 from tests.support.browser_pages import (
     BLIND,
     CHROMIUM,
@@ -314,8 +314,8 @@ async def test_the_tree_names_what_is_visible_and_is_capped(device: Device) -> N
     tree = (await device.observe(ObserveSpec(frame="none", tree=True))).tree
     assert tree is not None
     send, field = tree
-    assert send == {"role": "button", "name": "Send", "value": "", "box": [10, 20, 30, 40]}
-    assert (field["role"], field["value"]) == ("input", "words")
+    assert send == Node("button", "Send", (10, 20, 30, 40), "0")
+    assert (field.role, field.value) == ("textbox", "words")
     await device.reset(0, document("<button style='position:absolute'></button>" * 600), BLIND)
     tree = (await device.observe(ObserveSpec(frame="none", tree=True))).tree
     assert tree is not None

@@ -241,7 +241,7 @@ async def test_a_dropdown_is_on_the_screen_and_can_be_clicked(device: Device) ->
     opened = await act(device, Click(x=50, y=15), spec=ObserveSpec(tree=True))
     assert opened.hash != closed.hash
     assert opened.tree is not None
-    (blue,) = [node for node in opened.tree if node["name"] == "blue"]
+    (blue,) = [node for node in opened.tree if node.name == "blue"]
     left, top, width, height = blue["box"]
     await act(device, Click(x=left + width // 2, y=top + height // 2))
     assert await ask(device, "s.value") == "blue"

@@ -30,10 +30,10 @@ def site() -> Iterator[str]:
 def tabs(observation: Observation) -> list[tuple[str, bool]]:
     """The titles of the tabs, and which is in front."""
     assert observation.tree is not None
-    listed = [node for node in observation.tree if node["role"] == "tab"]
+    listed = [node for node in observation.tree if node.role == "tab"]
     assert observation.tree[: len(listed)] == listed
-    assert [node["id"] for node in listed] == [f"tab:{number}" for number in range(1, len(listed) + 1)]
-    return [(node["name"], node["states"] == ["selected"]) for node in listed]
+    assert [node.id for node in listed] == [f"tab:{number}" for number in range(1, len(listed) + 1)]
+    return [(node.name, node.states == ("selected",)) for node in listed]
 
 
 def key(*keys: str) -> Action:
@@ -48,7 +48,7 @@ async def test_a_link_to_a_new_window_opens_a_tab_in_front(device: Device, site:
     assert tabs(second) == [("one", False), ("two", True)]
     assert second.hash != first.hash
     assert second.tree is not None
-    assert second.tree[1]["value"] == f"{site}/two"
+    assert second.tree[1].value == f"{site}/two"
     back = await act(device, key("Control", "1"), spec=SHOWN)
     assert tabs(back) == [("one", True), ("two", False)]
     assert (back.title, back.hash) == ("one", first.hash)

@@ -19,6 +19,7 @@ from devices.config import (
 from devices.drivers import DRIVERS, HostedDevice
 from guiagent.actions import Answer, Click, Done, Pinch, Type, Wait
 from guiagent.errors import FaultError, MissingProgram, UsageError
+from guiagent.nodes import ROLES
 from guiagent.protocols import Files, Services, Shell, Snapshots
 from guiagent.types import Observation, ObserveSpec, ResetSpec
 
@@ -124,8 +125,8 @@ async def test_the_tree_has_boxes_on_the_screen(device: HostedDevice) -> None:
     if (await device.describe()).kind not in ("desktop", "vm"):  # theirs begins empty
         assert shown.tree
     for node in shown.tree:
-        assert isinstance(node["role"], str) and isinstance(node["name"], str)
-        left, top, width, height = node["box"]
+        assert node.role in ROLES
+        left, top, width, height = node.box
         assert width > 0 and height > 0 and left < shown.width and top < shown.height
 
 

@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -39,7 +38,7 @@ from guiagent.actions import (
 from guiagent.errors import FaultError, UsageError
 from guiagent.protocols import Device, Files, Networked, Services
 from guiagent.protocols import Shell as HasShell
-from guiagent.types import ObserveSpec, ResetSpec
+from guiagent.types import Node, ObserveSpec, ResetSpec
 from tests.support.desktops import HEIGHT, NO_FRAME, PNG, WIDTH, act, picture, running, shell
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -295,13 +294,13 @@ async def test_a_page_as_baseline_is_opened(device: desktop.DesktopDevice) -> No
         pytest.skip("there is no chromium")
     page = "data:text/html,<title>Hello</title><button>Press me</button>"
     await device.reset(0, ResetSpec(url=page), NO_FRAME)
-    buttons: list[dict[str, Any]] = []
+    buttons: list[Node] = []
     async with asyncio.timeout(60):
         while not buttons:
             tree = (await device.observe(ObserveSpec("none", tree=True))).tree or []
-            buttons = [node for node in tree if (node["role"], node["name"]) == ("push button", "Press me")]
+            buttons = [node for node in tree if (node.role, node.name) == ("button", "Press me")]
     [button] = buttons
-    x, y, width, height = button["box"]
+    x, y, width, height = button.box
     assert 0 < x < x + width < WIDTH and 0 < y < y + height < HEIGHT
     assert ((await device.observe(ObserveSpec("none", page=True))).title or "").startswith("Hello")
 

@@ -12,7 +12,7 @@ from devices.drivers.desktop.guest import Guest as DesktopGuest
 from devices.drivers.remote.osworld import OSWorldDevice
 from devices.drivers.vm.guest import Guest as VmGuest
 from guiagent.errors import FaultError
-from guiagent.types import CommandResult, ObserveSpec
+from guiagent.types import CommandResult, Node, ObserveSpec
 
 Client = TypeVar("Client", DesktopGuest, VmGuest, OSWorldDevice)
 WELL = b'{"status": "success", "returncode": 3, "output": "out", "error": "err", "more": [1]}'
@@ -34,6 +34,7 @@ EXECUTED = [
     b'{"returncode": 0, "output": ' + DEEP,
 ]
 TREES = [b"", b"7", b"{}", b'{"nodes": 7}', b'{"nodes": ["a"]}', b'{"nodes": ' + DEEP]
+TREES += [b'{"nodes": [%s]}' % node for node in (b"{}", b'{"role": "a", "box": [0, 0, 9e99, 1]}')]
 
 
 class Answers(dict[str, bytes]):
@@ -107,9 +108,9 @@ async def test_the_answer_with_a_tree(said: bytes, answers: Answers, socket: Pat
 
 
 async def test_a_desktops_tree_has_a_bound(answers: Answers, socket: Path) -> None:
-    answers["/guiagent/tree"] = b'{"nodes": [' + b"{}," * 5000 + b'{"role": "last"}]}'
+    answers["/guiagent/tree"] = b'{"nodes": [' + b'{"role": "icon"},' * 5000 + b'{"role": "last"}]}'
     async with closing(await DesktopGuest.connect(socket)) as desktop:
-        assert await desktop.tree() == [{}] * 2000
+        assert await desktop.tree() == [Node("image")] * 2000
 
 
 @pytest.mark.parametrize("said", [*TREES, b'{"width": 1e999, "height": 1}', b'{"width": -1, "height": 1}'])

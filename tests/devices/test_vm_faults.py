@@ -148,15 +148,15 @@ async def test_the_accessibility_tree_is_of_the_frame(device: vm.VmDevice) -> No
         while True:
             seen = await device.observe(ObserveSpec(tree=True))
             assert seen.tree is not None
-            menus = [node for node in seen.tree if node["name"] == "File" and node["box"][2] > 0]
+            menus = [node for node in seen.tree if node.name == "File" and node.box[2] > 0]
             if menus:
                 break
             await asyncio.sleep(0.5)
-    assert not any("Save" in node["name"] for node in seen.tree), "the menu is closed"
+    assert not any("Save" in node.name for node in seen.tree), "the menu is closed"
     x, y, width, height = menus[0]["box"]
     await device.act([Click(x=x + width // 2, y=y + height // 2)], SEEN)
     async with asyncio.timeout(30):
-        while not any("Save" in node["name"] for node in seen.tree or []):
+        while not any("Save" in node.name for node in seen.tree or []):
             await asyncio.sleep(0.5)
             seen = await device.observe(ObserveSpec(tree=True))
 

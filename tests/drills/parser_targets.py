@@ -31,7 +31,7 @@ from guiagent.dialects import DIALECTS, find_dialect
 from guiagent.dialects.conformance import expected
 from guiagent.errors import DialectError, Fault, FaultError, InfrastructureError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
-from guiagent.types import Observation, Trajectory
+from guiagent.types import Node, Observation, Trajectory
 from rewards.judges.replies import read_json, read_score
 
 _SIZE = (160, 224)
@@ -99,7 +99,7 @@ def _verb() -> Target:
 
 
 def _json() -> list[Target]:
-    observation = msgspec.msgpack.encode(Observation(1, 2, frame=b"x", tree=[{"role": "button"}]))
+    observation = msgspec.msgpack.encode(Observation(1, 2, frame=b"x", tree=[Node("button", "OK")]))
     fault = Fault("farm", "expired", "it ran out")
     problem = msgspec.json.encode(wire.Problem("Gone", 410, "it ran out", "expired", fault=fault))
     return [

@@ -27,7 +27,7 @@ from guiagent.policies import (
     ScriptedPolicy,
 )
 from guiagent.policies.controls import control_centres
-from guiagent.types import Observation, PolicyOutput
+from guiagent.types import Node, Observation, PolicyOutput
 
 SHOWN = Observation(160, 224, "h", "image/png", b"\x89PNG pixels")
 CLICK = "Thought: there it is.\nAction: click(start_box='(80,112)')"
@@ -58,7 +58,7 @@ def drawn(step: PolicyOutput) -> tuple[int, int]:
 
 async def test_the_random_element_is_drawn_from_what_the_task_says_can_be_touched() -> None:
     told = [{"type": "click", "x": x, "y": 60} for x in (10, 50, 90)]
-    shown = Observation(160, 224, probes={"candidates": told}, tree=[{"role": "a", "box": [0, 0, 8, 8]}])
+    shown = Observation(160, 224, probes={"candidates": told}, tree=[Node("link", "x", (0, 0, 8, 8))])
 
     async def clicks(seed: int) -> list[tuple[int, int]]:
         policy = RandomElementPolicy(seed)
@@ -73,8 +73,8 @@ async def test_the_random_element_is_drawn_from_what_the_task_says_can_be_touche
 
 async def test_without_a_word_of_the_task_it_is_a_control_of_the_tree() -> None:
     tree = [
-        {"role": "p", "name": "Words", "box": [0, 0, 160, 20]},
-        {"role": "button", "box": [20, 40, 40, 20]},
+        Node("paragraph", "Words", (0, 0, 160, 20)),
+        Node("button", "OK", (20, 40, 40, 20)),
     ]
     for n in range(20):
         step = await RandomElementPolicy().act(f"{n}", "do", [], Observation(160, 224, tree=tree))
@@ -100,25 +100,19 @@ async def test_no_element_to_choose_from_is_a_fault_that_says_so(
 @pytest.mark.parametrize(
     ("node", "centre"),
     [
-        ({"role": "button", "box": [10, 20, 30, 40]}, (25, 40)),  # of a browser
-        ({"role": "menuitem", "box": [10.4, 20.2, 1, 1]}, (10, 20)),
-        ({"role": "push button", "box": [0, 0, 10, 10], "states": ["focused"]}, (5, 5)),  # of a desktop
-        ({"role": "push-button", "box": [0, 0, 10, 10]}, (5, 5)),  # of OSWorld's server
-        ({"role": "View", "box": [0, 0, 10, 10], "states": ["clickable"]}, (5, 5)),  # of a phone
-        ({"role": "push button", "box": [0, 0, 10, 10], "states": ["disabled"]}, None),
-        ({"role": "View", "box": [0, 0, 10, 10], "states": ["scrollable"]}, None),
-        ({"role": "p", "name": "button", "box": [0, 0, 10, 10]}, None),
-        ({"role": "button", "box": [150, 0, 40, 10]}, None),  # its middle is beside the screen
-        ({"role": "button", "box": [0, 0, 0, 0]}, None),
-        ({"role": "button", "box": [float("nan"), 0, float("inf"), 1]}, None),
-        ({"role": "button", "box": "0 0 10 10"}, None),
-        ({"role": "button", "box": [1, 2, 3]}, None),
-        ({"role": ["button"], "states": 7, "box": [0, 0, 10, 10]}, None),
-        ({}, None),
+        (Node("button", box=(10, 20, 30, 40)), (25, 40)),
+        (Node("menuitem", box=(10, 20, 1, 1), states=("focused",)), (10, 20)),
+        (Node("generic", box=(0, 0, 10, 10), states=("clickable",)), (5, 5)),
+        (Node("button", box=(0, 0, 10, 10), states=("disabled",)), None),
+        (Node("generic", box=(0, 0, 10, 10), states=("scrollable",)), None),
+        (Node("paragraph", "button", (0, 0, 10, 10)), None),
+        (Node("button", box=(150, 0, 40, 10)), None),  # its middle is beside the screen
+        (Node("button", box=(0, 0, 0, 0)), None),
+        (Node("tab", "a tab of a browser"), None),
     ],
 )
 def test_controls_are_told_from_what_only_is_on_the_screen(
-    node: dict[str, Any], centre: tuple[int, int] | None
+    node: Node, centre: tuple[int, int] | None
 ) -> None:
     found = control_centres(Observation(160, 224, tree=[node]))
     assert found == ([] if centre is None else [centre])

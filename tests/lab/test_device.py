@@ -44,7 +44,7 @@ async def test_every_control_can_be_seen_where_the_tree_says(device: lab.LabDevi
         image = picture(shown)
         assert image.size == (160, 224)
         for node in shown.tree or []:
-            left, top, width, height = node["box"]
+            left, top, width, height = node.box
             colours = image.crop((left, top, left + width, top + height)).getcolors()
             assert colours is not None and len(colours) >= 2, (theme, screen, node)
 
@@ -55,7 +55,7 @@ async def test_boxes_fill_a_display_of_any_size(size: tuple[int, int]) -> None:
     shown = await device.reset(0, starting(), PNG)
     assert picture(shown).size == size
     for node in shown.tree or []:
-        left, top, width, height = node["box"]
+        left, top, width, height = node.box
         assert left >= 0 and top >= 0 and width > 0 and height > 0
         assert left + width <= size[0] and top + height <= size[1]
 
@@ -69,14 +69,12 @@ async def test_a_switch_that_was_pressed_looks_and_reads_otherwise(device: lab.L
         if one.kind == "toggle"
     )
     before = await device.reset(0, starting(screen=screen), PNG)
-    node = next(
-        node for node in before.tree or [] if node["role"] == "switch" and node["name"] == toggle.label
-    )
-    assert node["value"] == "false"
-    left, top, width, height = node["box"]
+    node = next(node for node in before.tree or [] if node.role == "switch" and node.name == toggle.label)
+    assert "checked" not in node.states
+    left, top, width, height = node.box
     after = await device.act([Click(x=left + width // 2, y=top + height // 2)], PNG)
     assert after.hash != before.hash
-    assert [one["value"] for one in after.tree or [] if one["name"] == toggle.label] == ["true"]
+    assert [one.states for one in after.tree or [] if one.name == toggle.label] == [("checked",)]
 
 
 async def test_an_equal_picture_travels_as_its_hash(device: lab.LabDevice) -> None:

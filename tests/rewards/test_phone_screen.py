@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import pytest_asyncio
@@ -12,7 +12,7 @@ from guiagent.actions import Action, Answer, Click, Done, LongPress, Open, Type
 from guiagent.episode import run_episode
 from guiagent.errors import FaultError
 from guiagent.protocols import Device, Turn
-from guiagent.types import Capabilities, Observation, ObserveSpec, PolicyOutput, ResetSpec, Trajectory
+from guiagent.types import Capabilities, Node, Observation, ObserveSpec, PolicyOutput, ResetSpec, Trajectory
 from rewards.checks.android import Folder, write
 from rewards.checks.android_tables import CALLS, EVENTS, MESSAGES
 from rewards.tasksets.phone import PhoneTasks
@@ -53,7 +53,7 @@ class Hands:
     def forget(self, episode: str) -> None:
         pass
 
-    def _next(self, word: str | Action, tree: Sequence[dict[str, Any]]) -> Action:
+    def _next(self, word: str | Action, tree: Sequence[Node]) -> Action:
         if not isinstance(word, str):
             return word
         match word[0], word[1:]:
@@ -68,9 +68,9 @@ class Hands:
         return Click(x=x, y=y)
 
 
-def _middle(name: str, tree: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    boxes = [node["box"] for node in tree if name in (node["name"], node.get("value"))]
-    assert boxes, f"no {name!r} among {[node['name'] for node in tree]}"
+def _middle(name: str, tree: Sequence[Node]) -> tuple[int, int]:
+    boxes = [node.box for node in tree if name in (node.name, node.value)]
+    assert boxes, f"no {name!r} among {[node.name for node in tree]}"
     x, y, width, height = boxes[-1]
     return x + width // 2, y + height // 2
 

@@ -12,7 +12,6 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from devices.drivers import UnsupportedAction
 from devices.drivers.android import actions, files
@@ -27,6 +26,7 @@ from guiagent.types import (
     Capabilities,
     CommandResult,
     Health,
+    Node,
     Observation,
     ObserveSpec,
     ResetSpec,
@@ -315,14 +315,14 @@ class AndroidDevice:
         frame = b"" if spec.frame == "none" else await self._screen.frame(spec.frame, spec.quality)
         return self._observation(frame, spec, nodes, note, output)
 
-    async def _tree(self, spec: ObserveSpec) -> list[dict[str, Any]] | None:
+    async def _tree(self, spec: ObserveSpec) -> list[Node] | None:
         return await self._screen.tree() if spec.tree else None
 
     def _observation(
         self,
         frame: bytes,
         spec: ObserveSpec,
-        nodes: list[dict[str, Any]] | None,
+        nodes: list[Node] | None,
         note: str | None,
         output: str | None,
     ) -> Observation:

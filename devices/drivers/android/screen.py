@@ -6,7 +6,7 @@ other phone, the picture is polled until it stays the same.
 
 import asyncio
 import contextlib
-from typing import Any, Protocol
+from typing import Protocol
 
 import xxhash
 
@@ -14,7 +14,7 @@ from devices.drivers.android import frames, tree
 from devices.drivers.android.backend import Phone
 from devices.drivers.android.tree import TreeError
 from guiagent.errors import Fault, FaultError
-from guiagent.types import FrameFormat
+from guiagent.types import FrameFormat, Node
 
 _SETTLE_S = 3.0
 _SETTLE_POLL_S = 0.05
@@ -41,7 +41,7 @@ class Screen(Protocol):
 
     async def frame(self, form: FrameFormat, quality: int) -> bytes: ...
 
-    async def tree(self) -> list[dict[str, Any]]:
+    async def tree(self) -> list[Node]:
         """Nodes as in `Observation.tree`. Raises FaultError if the phone gives none."""
         ...
 
@@ -57,7 +57,7 @@ class VirtualScreen:
     async def frame(self, form: FrameFormat, quality: int) -> bytes:
         return await self._phone.checked(frame_command(form, quality))
 
-    async def tree(self) -> list[dict[str, Any]]:
+    async def tree(self) -> list[Node]:
         try:
             return tree.parse(await self._phone.checked("guiagent tree"), self.width, self.height)
         except TreeError as error:
@@ -81,7 +81,7 @@ class AndroidScreen:
         raw = await self._phone.checked("screencap")
         return await asyncio.to_thread(lambda: frames.encode(frames.parse(raw), form, quality))
 
-    async def tree(self) -> list[dict[str, Any]]:
+    async def tree(self) -> list[Node]:
         """Nodes from uiautomator, which is ended and run again if it finds no stable screen or no window."""
         for attempt in range(_TREE_TRIES):
             if attempt:

@@ -1,22 +1,57 @@
-"""Conversion of the XML of `uiautomator dump` to an observation's tree. Pure; the XML is not trusted."""
+"""Conversion of the XML of `uiautomator dump` to nodes. Pure; the XML is not trusted."""
 
 import re
-from typing import Any
 from xml.etree import ElementTree
+
+from guiagent.nodes import visible
+from guiagent.types import MAX_NAME, MAX_VALUE, Node, State
 
 MAX_XML = 16 << 20
 _MAX_NODES = 1000
 _MAX_DEPTH = 200
-_MAX_TEXT = 200
 _BOUNDS = re.compile(r"\[(-?\d{1,6}),(-?\d{1,6})\]\[(-?\d{1,6}),(-?\d{1,6})\]")
-_STATES = ("checked", "selected", "focused", "scrollable", "clickable", "long-clickable", "password")
+# The first of these that the name of a view's class ends in is its role; libraries prefix the names of their
+# own views (MaterialButton, SwitchCompat).
+_ROLES = {
+    "RadioButton": "radio",
+    "CompoundButton": "switch",
+    "ToggleButton": "button",
+    "Button": "button",
+    "CheckBox": "checkbox",
+    "CheckedTextView": "option",
+    "Chronometer": "timer",
+    "EditText": "textbox",
+    "AutoCompleteTextView": "combobox",
+    "GridView": "grid",
+    "ImageView": "image",
+    "Image": "image",
+    "ListView": "list",
+    "RecyclerView": "list",
+    "NumberPicker": "spinbutton",
+    "ProgressBar": "progressbar",
+    "RatingBar": "slider",
+    "RadioGroup": "radiogroup",
+    "SearchView": "search",
+    "SeekBar": "slider",
+    "Spinner": "combobox",
+    "Switch": "switch",
+    "SwitchCompat": "switch",
+    "SwitchMaterial": "switch",
+    "TabWidget": "tablist",
+    "TextView": "text",
+    "Toolbar": "toolbar",
+    "VideoView": "figure",
+    "WebView": "document",
+}
+_FIELDS = ("textbox", "combobox")
+_STATES: tuple[State, ...] = ("selected", "focused", "scrollable", "clickable", "long-clickable", "password")
 
 
 class TreeError(Exception):
     """Data without a tree; the message says in one line what it contains."""
 
 
-def parse(xml: bytes, width: int, height: int) -> list[dict[str, Any]]:
+def parse(xml: bytes, width: int, height: int) -> list[Node]:
     """Nodes in document order, without those outside the screen and those that have no text or function.
 
     Raises TreeError for data that is not XML, has a document type (a dump never does), or has no nodes.
@@ -31,43 +66,58 @@ def parse(xml: bytes, width: int, height: int) -> list[dict[str, Any]]:
         root = ElementTree.fromstring(document)
     except ElementTree.ParseError as error:
         raise TreeError(f"not XML: {error}") from None
-    nodes: list[dict[str, Any]] = []
-    stack: list[tuple[ElementTree.Element, int | None, int]] = [(child, None, 0) for child in reversed(root)]
+    nodes: list[Node] = []
+    stack: list[tuple[ElementTree.Element, str | None, int]] = [(child, None, 0) for child in reversed(root)]
     if not stack:
         raise TreeError("a dump without a node")
     while stack and len(nodes) < _MAX_NODES:
         element, parent, depth = stack.pop()
-        node = _node(element, width, height)
+        node = _node(element, str(len(nodes)), parent, (width, height))
         if node is not None:
-            node = {"id": len(nodes), **({} if parent is None else {"parent": parent}), **node}
             nodes.append(node)
-            parent = node["id"]
+            parent = node.id
         if depth < _MAX_DEPTH:
             stack += [(child, parent, depth + 1) for child in reversed(element)]
     return nodes
 
 
-def _node(element: ElementTree.Element, width: int, height: int) -> dict[str, Any] | None:
+def _node(element: ElementTree.Element, id: str, parent: str | None, screen: tuple[int, int]) -> Node | None:
     match = _BOUNDS.fullmatch(element.get("bounds", ""))
     if match is None:
         return None
-    x1, y1, x2, y2 = map(int, match.groups())
-    left, top, right, bottom = max(x1, 0), max(y1, 0), min(x2, width), min(y2, height)
-    text, label = element.get("text", ""), element.get("content-desc", "")
-    states = [state for state in _STATES if element.get(state) == "true"]
-    if element.get("enabled") == "false":
-        states.append("disabled")
-    acts = {"clickable", "long-clickable", "scrollable", "focused"} & set(states)
-    if right <= left or bottom <= top or not (text or label or acts or element.get("focusable") == "true"):
+    left, top, right, bottom = map(int, match.groups())
+    box = visible((left, top, right - left, bottom - top), *screen)
+    text, label = element.get("text", ""), element.get("content-desc", "") or element.get("hint", "")
+    role = _role(element.get("class", ""))
+    states = _states(element, role)
+    acts = {"clickable", "long-clickable", "scrollable", "focused"}.intersection(states)
+    if box is None or not (text or label or acts or element.get("focusable") == "true"):
         return None
-    node: dict[str, Any] = {"role": element.get("class", "").rpartition(".")[2][:40] or "View"}
-    node["name"] = (label or text)[:_MAX_TEXT]
-    if label and text:
-        node["value"] = text[:_MAX_TEXT]
-    node["box"] = [left, top, right - left, bottom - top]
-    if states:
-        node["states"] = states
-    return node
+    if role in _FIELDS:
+        name, value = label, "" if "password" in states else text
+    else:
+        name, value = label or text, text if label else ""
+    if role == "generic" and name:
+        role = "text"
+    return Node(role, name[:MAX_NAME], box, id, parent, value[:MAX_VALUE], states)
+
+
+def _role(class_name: str) -> str:
+    return next((role for name, role in _ROLES.items() if class_name.endswith(name)), "generic")
+
+
+def _states(element: ElementTree.Element, role: str) -> tuple[State, ...]:
+    def has(attribute: str) -> bool:
+        return element.get(attribute) == "true"
+
+    states = {state for state in _STATES if has(state)}
+    if has("checked"):
+        states.add("pressed" if role == "button" else "checked")
+    if element.get("enabled") == "false":
+        states.add("disabled")
+    elif role in _FIELDS:
+        states.add("editable")
+    return tuple(sorted(states))
 
 
 def _first_line(data: bytes) -> str:

@@ -7,7 +7,6 @@ up, drawing dominates and removing the frame-rate limit is as fast, which is all
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from importlib.resources import files
 from typing import Any
 
 import xxhash
@@ -15,7 +14,7 @@ import xxhash
 from devices.chromium.cdp import Connection, ProtocolError, SessionEnded
 from devices.chromium.process import Executable
 from devices.drivers import UnsupportedAction
-from devices.drivers.browser import sites
+from devices.drivers.browser import sites, tree
 from devices.drivers.browser.chromium import Chromium
 from devices.drivers.browser.input import Held, after, commands
 from devices.drivers.browser.page import FileChooser, Page, View, value
@@ -44,7 +43,6 @@ _BEGIN_FRAME_MAX_PIXELS = 1280 * 720 - 1
 _START_DEADLINE_S = 45.0
 _VERB_DEADLINE_S = 25.0
 _HEALTH_DEADLINE_S = 5.0
-_TREE = files(__package__).joinpath("tree.js").read_text()
 _WHERE = "({url: location.href, title: document.title})"
 
 
@@ -271,7 +269,7 @@ class BrowserDevice:
         # Probes are posted before the picture so that both describe the same moment.
         page = await self._tabs.ensure()
         probes = {name: page.probe(source) for name, source in spec.probes.items()}
-        tree = page.probe(_TREE) if spec.tree else None
+        elements = page.probe(tree.SOURCE) if spec.tree else None
         targets = self._chromium.connection.post("Target.getTargets") if spec.tree else None
         where = page.probe(_WHERE) if spec.page else None
         try:
@@ -279,8 +277,8 @@ class BrowserDevice:
             values = {name: value(await reply) for name, reply in probes.items()}
             at = value(await where) if where is not None else {}
             nodes = None
-            if tree is not None and targets is not None:
-                nodes = self._tabs.nodes((await targets)["targetInfos"]) + value(await tree)
+            if elements is not None and targets is not None:
+                nodes = self._tabs.nodes((await targets)["targetInfos"]) + tree.nodes(value(await elements))
         except SessionEnded:  # the tab closed itself just now
             return await self._observe(spec)
         return Observation.of(

@@ -6,12 +6,12 @@ it is paused until it is set up, so that none of its events is missed.
 
 import asyncio
 import contextlib
-from typing import Any
 
 from devices.chromium.cdp import Connection, Json, SessionEnded
 from devices.drivers import UnsupportedAction
 from devices.drivers.browser.page import Page, View
 from devices.drivers.browser.requests import Requests
+from guiagent.types import Node
 
 MAX_TABS = 16
 _WINDOW_S = 2.0  # for a window that a page has asked for; the browser may refuse it without a word
@@ -127,7 +127,7 @@ class Tabs:
         await self._front()
         return self.current
 
-    def nodes(self, targets: list[Json]) -> list[dict[str, Any]]:
+    def nodes(self, targets: list[Json]) -> list[Node]:
         """The tabs as nodes of an accessibility tree; empty under begin-frame control.
 
         `targets`: the answer of `Target.getTargets` at the moment of the tree.
@@ -136,14 +136,13 @@ class Tabs:
             return []
         by_id = {target["targetId"]: target for target in targets}
         return [
-            {
-                "id": f"tab:{number}",
-                "role": "tab",
-                "name": str(by_id.get(page.target, {}).get("title", ""))[:200],
-                "value": str(by_id.get(page.target, {}).get("url", ""))[:200],
-                "box": [0, 0, 0, 0],
-                "states": ["selected"] if page is self.current else [],
-            }
+            Node(
+                role="tab",
+                name=str(by_id.get(page.target, {}).get("title", ""))[:200],
+                id=f"tab:{number}",
+                value=str(by_id.get(page.target, {}).get("url", ""))[:200],
+                states=("selected",) if page is self.current else (),
+            )
             for number, page in enumerate(self._pages, 1)
         ]
 

@@ -13,22 +13,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
-import msgspec
 
+from devices.drivers import atspi
 from devices.drivers.replies import Executed, parse
 from guiagent.errors import Fault, FaultError
-from guiagent.types import CommandResult
+from guiagent.types import CommandResult, Node
 
 T = TypeVar("T")
 _MAX_ANSWER = 64 << 20
 _MAX_OUTPUT = 1 << 20  # characters of a stream
 _TREE_MS = 2000
-_TREE_NODES = 2000
 _TIMED_OUT = 124  # of coreutils' timeout
-
-
-class _Tree(msgspec.Struct):
-    nodes: list[dict[str, Any]]
 
 
 class Guest:
@@ -89,10 +84,10 @@ class Guest:
     async def get(self, path: str) -> bytes:
         return await self._ask("POST", "/file", data={"file_path": path})
 
-    async def tree(self) -> list[dict[str, Any]]:
+    async def tree(self) -> list[Node]:
         """The accessibility tree, as much of it as the guest collects in two seconds."""
-        query = {"deadline_ms": _TREE_MS, "max_nodes": _TREE_NODES}
-        return (await self._parsed(_Tree, "GET", "/guiagent/tree", params=query)).nodes[:_TREE_NODES]
+        query = {"deadline_ms": _TREE_MS, "max_nodes": atspi.MAX_NODES}
+        return atspi.nodes((await self._parsed(atspi.Tree, "GET", "/guiagent/tree", params=query)).nodes)
 
     async def _parsed(self, kind: type[T], method: str, path: str, **request: Any) -> T:
         body = await self._ask(method, path, **request)

@@ -15,12 +15,13 @@ import httpx
 import msgspec
 from PIL import Image
 
+from devices.drivers import atspi
+from devices.drivers.remote import xml_tree
 from devices.drivers.remote.pyautogui import Unsupported, held_s, script
-from devices.drivers.remote.xml_tree import nodes
 from devices.drivers.replies import MAX_FILE, MAX_JSON, Executed, Unacceptable, ask, parse
 from guiagent.actions import Action, Shell
 from guiagent.errors import Fault, FaultError, UsageError
-from guiagent.types import Capabilities, CommandResult, Health, Observation, ObserveSpec, ResetSpec
+from guiagent.types import Capabilities, CommandResult, Health, Node, Observation, ObserveSpec, ResetSpec
 
 T = TypeVar("T")
 _VERB_S = 30.0
@@ -202,11 +203,11 @@ class OSWorldDevice:
             output=output,
         )
 
-    async def _tree(self) -> list[dict[str, Any]]:
+    async def _tree(self) -> list[Node]:
         xml = _parsed("/accessibility", await self._ask("GET", "/accessibility"), _Tree).xml
         if re.search(r"<!(DOCTYPE|ENTITY)", xml):
             raise _broken("its accessibility tree is not what an OSWorld server gives")
-        return nodes(xml)
+        return atspi.nodes(xml_tree.told(xml))
 
 
 def _encoded(png: bytes, format: str, quality: int) -> bytes:

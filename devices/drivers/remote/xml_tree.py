@@ -1,48 +1,58 @@
-"""Conversion of OSWorld's accessibility XML to the nodes of an `Observation.tree`.
+"""Reads OSWorld's accessibility XML: its elements as nodes of AT-SPI, for `devices.drivers.atspi`.
 
 Elements are roles; `name`, `cp:screencoord="(x, y)"`, `cp:size="(w, h)"`, `st:...="true"` and `val:value` are
 attributes in namespaces that differ between guests, so only their local names are read.
 """
 
 import re
-from typing import Any
 from xml.etree import ElementTree
 
+from devices.drivers.atspi import MAX_NODES, Told
 from guiagent.errors import Fault, FaultError
 
-_MAX_NODES = 2000
-_MAX_TEXT = 200
 _PAIR = re.compile(r"\(\s*(-?\d{1,6})\s*,\s*(-?\d{1,6})\s*\)")
+_MAX_STATES = 64
 
 
-def nodes(xml: str) -> list[dict[str, Any]]:
-    """Nodes with a size, in document order, at most 2,000. Raises FaultError if `xml` is not XML."""
+def told(xml: str) -> list[Told]:
+    """Elements with a size, in document order, at most MAX_NODES. Raises FaultError if `xml` is not XML."""
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError as error:
         message = f"its accessibility tree is not XML: {error}"
         raise FaultError(Fault("device", "osworld", message, retryable=True)) from error
-    found: list[dict[str, Any]] = []
-    for element in root.iter():
-        attributes = {_local(key): value for key, value in element.attrib.items()}
-        place, size = (_PAIR.fullmatch(attributes.get(key, "")) for key in ("screencoord", "size"))
-        if place is None or size is None or int(size[1]) < 1 or int(size[2]) < 1:
-            continue
-        states = sorted(
-            _local(key) for key, value in element.attrib.items() if "state" in key and value == "true"
-        )
-        found.append(
-            {
-                "role": _local(element.tag)[:40],
-                "name": (attributes.get("name") or (element.text or "").strip())[:_MAX_TEXT],
-                "value": attributes.get("value", "")[:_MAX_TEXT],
-                "box": [int(place[1]), int(place[2]), int(size[1]), int(size[2])],
-                "states": states,
-            }
-        )
-        if len(found) == _MAX_NODES:
-            break
+    found: list[Told] = []
+    stack: list[tuple[ElementTree.Element, int | None]] = [(root, None)]
+    while stack and len(found) < MAX_NODES:
+        element, parent = stack.pop()
+        if (one := _told(element, len(found), parent)) is not None:
+            parent = len(found)
+            found.append(one)
+        stack += [(child, parent) for child in reversed(element)]
     return found
+
+
+def _told(element: ElementTree.Element, id: int, parent: int | None) -> Told | None:
+    attributes = {_local(key): value for key, value in element.attrib.items()}
+    place, size = (_PAIR.fullmatch(attributes.get(key, "")) for key in ("screencoord", "size"))
+    if place is None or size is None or int(size[1]) < 1 or int(size[2]) < 1:
+        return None
+    states = [
+        _local(key).replace("_", "-")
+        for key, value in element.attrib.items()
+        if "state" in key and value == "true"
+    ][:_MAX_STATES]
+    if states and not {"enabled", "sensitive"}.intersection(states):
+        states.append("disabled")
+    return Told(
+        role=_local(element.tag),
+        name=attributes.get("name", ""),
+        id=id,
+        parent=parent,
+        value=(element.text or "").strip() or attributes.get("value", ""),
+        box=(int(place[1]), int(place[2]), int(size[1]), int(size[2])),
+        states=tuple(states),
+    )
 
 
 def _local(name: str) -> str:

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import httpx
 
+from devices.drivers import atspi
 from devices.drivers.replies import MAX_FILE, MAX_JSON, Executed, Unacceptable, ask, parse
 from guiagent.errors import Fault, FaultError
-from guiagent.types import CommandResult
+from guiagent.types import CommandResult, Node
 
 T = TypeVar("T")
 _MAX_OUTPUT = 1 << 20  # characters of a command's output that are passed on
@@ -79,16 +80,12 @@ class Guest:
             raise _task(f"the guest has no file {path}: {_reason(body)}")
         return body
 
-    async def tree(self) -> list[dict[str, Any]]:
+    async def tree(self) -> list[Node]:
         """The accessibility tree as `Observation.tree`. Raises FaultError if the guest gives none."""
         status, body = await self._request("GET", _TREE, MAX_JSON)
         if status != httpx.codes.OK:
             raise _device("a11y", f"the guest gives no accessibility tree: {_reason(body)}")
-        nodes: Any = _parsed(body, object)
-        nodes = nodes.get("nodes") if isinstance(nodes, dict) else nodes
-        if not isinstance(nodes, list) or not all(isinstance(node, dict) for node in nodes):
-            raise _device("a11y", "the guest's accessibility tree is no list of nodes")
-        return nodes
+        return atspi.nodes(_parsed(body, atspi.Tree).nodes)
 
     async def act(self, actions: list[dict[str, Any]]) -> str | None:
         """Let the guest itself carry out actions; return why it did not, or None."""
