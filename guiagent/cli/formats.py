@@ -101,8 +101,11 @@ def import_(
     assert chosen.read is not None
     reading = Reading(find_dialect(dialect or chosen.dialect), tasks)
     words = find_dialect(into) if into is not None else None
-    with appearing(run / _STORE) as folder, TrajectoryStore(folder) as store:
-        counts = enter(chosen.read(path, reading), store, words, demonstrations)
+    try:
+        with appearing(run / _STORE) as folder, TrajectoryStore(folder) as store:
+            counts = enter(chosen.read(path, reading), store, words, demonstrations)
+    except UsageError as error:  # it may quote a file, or be about one with an odd name
+        raise UsageError("".join(c if c.isprintable() else "?" for c in str(error))) from None
     print(f"imported  {run / _STORE}  {counts.episodes:,} episodes, {counts.turns:,} turns")
     without, counts.faulted = counts.faulted, 0
     _tell(counts)

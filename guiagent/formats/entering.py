@@ -5,8 +5,9 @@ are bounded. Token ids and log-probs are not taken over: nobody here sampled the
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
@@ -124,7 +125,10 @@ def _trajectory(
     id: str, number: int, one: Entering, turns: list[Turn], store: TrajectoryStore, demonstrations: bool
 ) -> Trajectory:
     about = one.about
-    score = about.score.score() if about.score else None
+    try:
+        score = about.score.score() if about.score else None
+    except UsageError as error:
+        raise UsageError(f"{one.at}: {error}") from None
     if score is None and demonstrations and about.fault is None:
         score = Score(1.0, "judge", "taken for a success, as a demonstration, when it was imported")
     steps = [
@@ -169,30 +173,35 @@ def lines(file: Path, kind: type[_T]) -> Iterator[tuple[str, _T]]:
     Raises:
         UsageError: a line is too long, or not as it should be.
     """
-    try:
-        with file.open("rb") as stream:
-            number = 0
-            while line := stream.readline(_MOST_LINE + 1):
-                number += 1
-                at = f"{file}:{number}"
-                if len(line) > _MOST_LINE:
-                    raise UsageError(f"{at}: a line of more than {_MOST_LINE // 2**20} MiB")
-                if line.strip():
-                    yield at, decoded(line, kind, at)
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    with _opened(file) as stream:
+        number = 0
+        while line := stream.readline(_MOST_LINE + 1):
+            number += 1
+            at = f"{file}:{number}"
+            if len(line) > _MOST_LINE:
+                raise UsageError(f"{at}: a line of more than {_MOST_LINE // 2**20} MiB")
+            if line.strip():
+                yield at, decoded(line, kind, at)
 
 
 def document(file: Path, kind: type[_T]) -> _T:
     """Return a whole file, decoded. Raises UsageError if it is too long, or not as it should be."""
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(_MOST_LINE + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    with _opened(file) as stream:
+        data = stream.read(_MOST_LINE + 1)
     if len(data) > _MOST_LINE:
         raise UsageError(f"{file}: more than {_MOST_LINE // 2**20} MiB")
     return decoded(data, kind, str(file))
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO]:
+    try:
+        if not file.is_file():  # opening a pipe would wait for its writer
+            raise UsageError(f"{file} is no file")
+        with file.open("rb") as stream:
+            yield stream
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
 
 
 def decoded(data: bytes, kind: type[_T], at: str) -> _T:

@@ -5,7 +5,8 @@ after each step, and `result.txt` with the score: xlang-ai/OSWorld, `lib_run_sin
 task and the example our episode, so that `show_result.py` sums up by task. Beyond OSWorld's own files,
 `episode.json` has instruction, seed and outcome (`About`), and `step_0` the first screenshot.
 
-In: the same, and results of OSWorld's runners. Theirs lack the instruction, which is then read from the
+In: the same, and results of OSWorld's runners, whose `action` is a program, an object of computer_13, or one
+with its program in `command`. Theirs lack the instruction, which is then read from the
 task's file `TASKS/DOMAIN/EXAMPLE.json`, and the first screenshot: without it the episode begins with its
 second step.
 """
@@ -125,7 +126,11 @@ def _episode(place: Path, reading: Reading) -> Entering:
 
 def _reply(step: _Step, dialect: Dialect, shown: Picture) -> PolicyOutput:
     """The reply in the policy's own words, where the file has them, with what the action says."""
-    words = step.action if isinstance(step.action, str) else json.dumps(step.action)
+    match step.action:
+        case str(words) | {"command": str(words)}:
+            pass
+        case said:
+            words = json.dumps(said)
     read = reply(words, dialect, shown.size)
     return read if step.response is None else replace(read, text=step.response)
 

@@ -5,8 +5,8 @@ screenshot, and then replies and screenshots in turn. Pictures are `image_url` p
 paths of files in `images/`. A reply without a valid action has `weight` 0, as OpenAI's fine-tuning writes
 what is shown and not learned. The line's other keys are those of `About`.
 
-In: the same, and `{"type": "image"}` parts with the paths in the line's `images`. Where the line names no
-instruction, it is the first user turn's text without the dialect's own prompt around it.
+In: the same, and `{"type": "image"}` parts, or `<image>` in a text, with the paths in the line's `images`.
+Where the line names no instruction, it is the first user turn's text without the dialect's own prompt.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +26,7 @@ from guiagent.formats.pictures import Album, Picture
 from guiagent.types import Observation, PolicyOutput
 
 _IMAGES = "images"
+_PLACEHOLDER = "<image>"  # LLaMA-Factory's
 _MUTE = "the file gives it the weight 0"
 _MARK = "\0"  # where the instruction stands in a prompt
 
@@ -112,7 +113,7 @@ def _episode(at: str, line: _Line, root: Path, dialect: Dialect) -> Entering:
     said: list[str] = []
     shown: Picture | None = None
     for message in line.messages:
-        parts = [_Part("text", message.content)] if isinstance(message.content, str) else message.content
+        parts = _parts(message.content, placed=line.images is not None)
         text = "".join(part.text or "" for part in parts)
         match message.role:
             case "user":
@@ -127,6 +128,14 @@ def _episode(at: str, line: _Line, root: Path, dialect: Dialect) -> Entering:
     final = album.picture(line.final) if line.final else None
     instruction = line.instruction or _instruction(said, dialect)
     return Entering(at, msgspec.structs.replace(line, instruction=instruction), turns, final)
+
+
+def _parts(content: str | list[_Part], placed: bool) -> list[_Part]:
+    """The parts of a message; with `placed`, a text's own placeholders are its pictures."""
+    if not isinstance(content, str):
+        return content
+    texts = content.split(_PLACEHOLDER) if placed else [content]
+    return [_Part("image")] * (len(texts) - 1) + [_Part("text", "".join(texts))]
 
 
 def _picture(part: _Part, beside: Iterator[str], album: Album) -> Picture | None:

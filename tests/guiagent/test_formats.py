@@ -13,7 +13,7 @@ from guiagent.dialects import find_dialect
 from guiagent.seeds import EVALUATION
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Ending, PolicyOutput, Score, Step, Trajectory
-from tests.support.watched import episode, fault, picture
+from tests.support.watched import fault, picture
 
 WIDTH, HEIGHT = 1000, 600
 ACTED: list[list[dict[str, Any]]] = [
