@@ -62,8 +62,6 @@ def export(
                 raise UsageError(f"no episode of {run} can be written: {_left_out(counts) or 'it has none'}")
     print(f"written   {to}  {counts.episodes:,} episodes, {counts.turns:,} turns as {form}")
     _tell(counts)
-    if counts.evaluation:
-        print(f"warning   {counts.evaluation:,} of them are on seeds of evaluation: not to be learned from")
 
 
 @app.command("import")
@@ -111,7 +109,7 @@ def import_(
     _tell(counts)
     if without:
         print(f"verdict   {without:,} of them have none; --demonstrations takes them for successes")
-    if without < counts.episodes:
+    if without < counts.episodes and not counts.evaluation:
         learn = f"guiagent train --recipe sft-successes --set store={run / _STORE}"
         print(f"to learn from them: {learn} --run FOLDER")
 
@@ -126,6 +124,8 @@ def _tell(counts: "Counts") -> None:
         print(f"left out  {told}")
     if counts.unreadable:
         print(f"turns     {counts.unreadable:,} without a valid action, which are shown and not learned")
+    if counts.evaluation:
+        print(f"warning   {counts.evaluation:,} episodes are on seeds of evaluation: not to be learned from")
 
 
 def _left_out(counts: "Counts") -> str:
