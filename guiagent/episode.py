@@ -83,7 +83,7 @@ async def run_episode(
             if not actions and not ends:
                 trajectory.stop = "parse_error"
                 break
-            trajectory.ending = _ending(ends)
+            trajectory.ending = ending_of(ends)
             if actions:
                 acting = time.perf_counter()
                 shown = _filled(await device.act(actions, replace(asked, have=shown.hash or None)), shown)
@@ -145,7 +145,8 @@ def _actions(output: PolicyOutput) -> tuple[list[Action], list[Action]]:
     return actions[:end], actions[end : end + 2]
 
 
-def _ending(ends: Sequence[Action]) -> Ending:
+def ending_of(ends: Sequence[Action]) -> Ending:
+    """Return what the actions that end an episode say: `Done`, an `Answer`, or an answer and then `Done`."""
     match ends:
         case [Answer(text=text), Done(status=status, evidence=evidence)]:
             return Ending(text, status, evidence)

@@ -8,6 +8,8 @@ from shutil import which
 
 import pytest
 
+from tests.support.computer_models import WORD, computer_model
+
 DESKTOP_AND_PHONE = ("Xvfb", "openbox", "bwrap", "adb")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = pytest.mark.browser
@@ -31,8 +33,31 @@ def test_example(script: str, says: str, tmp_path: Path) -> None:
     assert says in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("script", "api", "turns"),
+    [("openai_loop.py", "/v1/responses", 3), ("anthropic_loop.py", "/v1/messages", 5)],
+)
+def test_loop(script: str, api: str, turns: int, tmp_path: Path) -> None:
+    """The API's own client, unmodified, at a server that looks at the screenshots it is sent."""
+    with computer_model() as model:
+        keys = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{model.url}/v1"}
+        keys |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": model.url}
+        environment = os.environ | keys | {"GUIAGENT_HOME": str(tmp_path / "home")}
+        command = [sys.executable, str(EXAMPLES / script)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment
+        )
+    assert done.returncode == 0, done.stderr
+    assert f"the model said I see field\nthe page is now called {WORD}" in done.stdout
+    assert [path for path, _, _ in model.requests] == [api] * turns
+
+
 def test_every_example_is_run() -> None:
     run = {
-        script for mark in test_example.pytestmark if mark.name == "parametrize" for script, _ in mark.args[1]
+        values[0]
+        for test in (test_example, test_loop)
+        for mark in test.pytestmark
+        if mark.name == "parametrize"
+        for values in mark.args[1]
     }
     assert run == {path.name for path in EXAMPLES.glob("*.py")}

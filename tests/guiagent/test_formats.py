@@ -1,0 +1,198 @@
+"""Trajectories out in the formats of others, and in again: the same actions, frames by digest, and scores."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from guiagent.actions import ACTIONS
+from guiagent.cli import app
+from guiagent.dialects import find_dialect
+from guiagent.seeds import EVALUATION
+from guiagent.storage.trajectories import TrajectoryStore
+from guiagent.types import Ending, PolicyOutput, Score, Step, Trajectory
+from tests.support.watched import fault, picture
+
+WIDTH, HEIGHT = 1000, 600
+ACTED: list[list[dict[str, Any]]] = [
+    [{"type": "click", "x": 40, "y": 60}],
+    [{"type": "type", "text": 'naïve "quotes"\n</script>'}],
+    [{"type": "key", "keys": ["Control", "a"]}],
+    [{"type": "scroll", "x": 500, "y": 300, "dx": 0, "dy": 500}],
+    [{"type": "done", "status": "success"}],
+]
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def played(store: TrajectoryStore, id: str, value: float = 1.0, **more: Any) -> Trajectory:
+    """An episode in the words of ui-tars, a frame of its own for each turn."""
+    dialect = find_dialect("ui-tars")
+    steps = []
+    for number, acted in enumerate(ACTED):
+        actions = ACTIONS.validate_python(acted)
+        text = dialect.render(actions, (WIDTH, HEIGHT))
+        read = [action.model_dump(mode="json") for action in dialect.parse(text, (WIDTH, HEIGHT))]
+        frame = store.put_frame(picture(f"#{number + 1}0{len(id)}", (WIDTH, HEIGHT)))
+        steps.append(Step(frame, WIDTH, HEIGHT, PolicyOutput(f"Thought: {number}\n{text}", read)))
+    steps[0].policy.completion_ids, steps[0].policy.logprobs = [5, 6], [-0.5, -1.5]
+    fields: dict[str, Any] = {
+        "task": "mail/send ../../etc",
+        "seed": 7,
+        "instruction": "Send “it” to <b>Bob</b>.",
+        "steps": steps,
+        "stop": "agent_done",
+        "score": Score(value, reason="the row is there", evidence={"rows": [1]}),
+        "ending": Ending(claim="success"),
+        "final_frame": store.put_frame(picture("#abc", (WIDTH, HEIGHT))),
+    }
+    return Trajectory(id, **(fields | more))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with a success, a failure, an episode with a fault and one on a seed of evaluation."""
+    with TrajectoryStore(tmp_path / "run" / "trajectories") as store:
+        store.commit(
+            [
+                played(store, "../a b"),
+                played(store, "failed", 0.0),
+                fault(store, "broken", "gone"),
+                played(store, "measured", seed=EVALUATION.start),
+            ]
+        )
+    return tmp_path / "run"
+
+
+def stored(run: Path) -> dict[str, Trajectory]:
+    with TrajectoryStore(run / "trajectories", readonly=True) as store:
+        for one in store:
+            for hash in (*(step.frame for step in one.steps), one.final_frame):
+                store.frame(hash)
+        return {one.id: one for one in store}
+
+
+def told(one: Trajectory) -> dict[str, Any]:
+    """What has to come back from a round trip."""
+    return {
+        "about": (one.id, one.task, one.seed, one.instruction, one.stop, one.ending),
+        "score": one.score and (one.score.value, one.score.source, one.score.reason),
+        "frames": [(step.frame, step.width, step.height) for step in one.steps] + [(one.final_frame, 0, 0)],
+        "actions": [step.policy.actions for step in one.steps],
+        "texts": [step.policy.text for step in one.steps],
+        "errors": [step.policy.error is not None for step in one.steps],
+    }
+
+
+@pytest.mark.parametrize("form", ["sft", "sft --embed", "osworld", "atif"])
+def test_out_and_in_again_nothing_has_changed(run: Path, tmp_path: Path, form: str) -> None:
+    name, *options = form.split()
+    out = invoke("export", run, "--as", name, "--to", tmp_path / "out", *options)
+    assert out.exit_code == 0, out.output
+    assert "3 episodes, 15 turns" in out.output and "1 with a fault" in out.output
+    assert "1 episodes are on seeds of evaluation" in out.output
+    back = invoke("import", tmp_path / "out", "--as", name, "--run", tmp_path / "back")
+    assert back.exit_code == 0, back.output
+    assert "1 episodes are on seeds of evaluation" in back.output and "to learn" not in back.output
+    before, after = stored(run), stored(tmp_path / "back")
+    del before["broken"]
+    assert {id: told(one) for id, one in after.items()} == {id: told(one) for id, one in before.items()}
+    outside = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.relative_to(tmp_path).parts[0] not in ("run", "out", "back")
+    ]
+    assert outside == []
+
+
+@pytest.mark.parametrize("form", ["sft", "osworld", "atif"])
+def test_faulted_episodes_are_kept_on_request_and_come_back_masked(
+    run: Path, tmp_path: Path, form: str
+) -> None:
+    out = invoke("export", run, "--as", form, "--to", tmp_path / "out", "--faulted")
+    assert "4 episodes" in out.output
+    assert invoke("import", tmp_path / "out", "--as", form, "--run", tmp_path / "back", "--demonstrations")
+    after = stored(tmp_path / "back")["broken"]
+    assert not after.valid and after.fault is not None and after.fault.code == "crashed"
+
+
+def test_successes_alone(run: Path, tmp_path: Path) -> None:
+    out = invoke("export", run, "--as", "sft", "--to", tmp_path / "out", "--successes")
+    assert "2 episodes" in out.output and "1 not successful" in out.output
+
+
+def test_messages_are_what_an_api_takes(run: Path, tmp_path: Path) -> None:
+    invoke("export", run, "--as", "sft", "--to", tmp_path / "out", "--dialect", "qwen3-computer")
+    lines = (tmp_path / "out" / "train.jsonl").read_text().splitlines()
+    chat = json.loads(lines[0])["messages"]
+    assert [one["role"] for one in chat] == ["system"] + ["user", "assistant"] * len(ACTED)
+    first = chat[1]["content"]
+    assert [part["type"] for part in first] == ["text", "image_url"]
+    assert (tmp_path / "out" / first[1]["image_url"]["url"]).read_bytes() == picture("#106", (WIDTH, HEIGHT))
+    dialect = find_dialect("qwen3-computer")
+    said = [one["content"][0]["text"] for one in chat if one["role"] == "assistant"]
+    assert [dialect.parse(text, (WIDTH, HEIGHT))[0].type for text in said] == [a[0]["type"] for a in ACTED]
+
+
+def test_a_reply_without_an_action_is_shown_and_not_learned(tmp_path: Path) -> None:
+    with TrajectoryStore(tmp_path / "run") as store:
+        one = played(store, "a", stop="parse_error", ending=Ending())
+        one.steps[-1].policy = PolicyOutput("I give up", error="no action")
+        store.commit([one])
+    for form in ("sft", "osworld", "atif"):
+        out = invoke("export", tmp_path / "run", "--as", form, "--to", tmp_path / form)
+        assert "turns     1 without a valid action" in out.output
+        invoke("import", tmp_path / form, "--as", form, "--run", tmp_path / f"{form}-back")
+        after = stored(tmp_path / f"{form}-back")["a"]
+        assert told(after)["errors"] == [False] * 4 + [True], form
+    weights = [
+        m["weight"]
+        for m in json.loads((tmp_path / "sft/train.jsonl").read_text())["messages"]
+        if "weight" in m
+    ]
+    assert weights == [1, 1, 1, 1, 0]
+
+
+def test_an_episode_that_a_language_cannot_tell_is_left_out(tmp_path: Path) -> None:
+    with TrajectoryStore(tmp_path / "run") as store:
+        swipe = {"type": "swipe", "x1": 1, "y1": 9, "x2": 1, "y2": 1}
+        one = played(store, "swiped")
+        one.steps[1].policy = PolicyOutput("swipe", [swipe])
+        store.commit([one, played(store, "clicked")])
+    out = invoke("export", tmp_path / "run", "--as", "osworld", "--to", tmp_path / "out")
+    assert "1 episodes" in out.output and "1 with an action that the language has no words for" in out.output
+    assert invoke("export", tmp_path / "run", "--as", "atif", "--to", tmp_path / "all").exit_code == 0
+    assert len(list((tmp_path / "all").glob("*.json"))) == 2
+
+
+def test_atif_documents_pass_the_models_of_the_package(run: Path, tmp_path: Path) -> None:
+    import atif
+
+    invoke("export", run, "--as", "atif", "--to", tmp_path / "out")
+    files = list((tmp_path / "out").glob("*.json"))
+    assert len(files) == 3
+    for file in files:
+        read = atif.Trajectory.model_validate_json(file.read_text())
+        assert read.has_multimodal_content() and len(read.steps) == 1 + len(ACTED)
+        assert [step.tool_calls[0].function_name for step in read.steps[1:]] == [a[0]["type"] for a in ACTED]
+        assert read.steps[1].metrics.completion_token_ids == [5, 6]
+        image = read.steps[0].message[1].source
+        assert (tmp_path / "out" / image.path).read_bytes().startswith(b"\x89PNG")
+
+
+def test_parquet_comes_back_from_datasets_with_its_pictures(run: Path, tmp_path: Path) -> None:
+    import datasets
+
+    out = invoke("export", run, "--as", "parquet", "--to", tmp_path / "out")
+    assert out.exit_code == 0, out.output
+    table = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=str(tmp_path / "cache"))
+    assert table["id"] == ["../a b", "failed", "measured"] and table["score"] == [1.0, 0.0, 1.0]
+    row = table[0]
+    assert [image.size for image in row["images"]] == [(WIDTH, HEIGHT)] * (len(ACTED) + 1)
+    assert [json.loads(actions)[0]["type"] for actions in row["actions"]] == [a[0]["type"] for a in ACTED]
+    raw = table.cast_column("images", datasets.List(datasets.Image(decode=False)))[0]["images"]
+    assert raw[0]["bytes"] == picture("#106", (WIDTH, HEIGHT))
