@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -158,13 +158,19 @@ def read(manifest: Path) -> App:
 
 def resolve(apps: Mapping[str, App], action: str, data: str = "", mime: str = "") -> tuple[str, str] | None:
     """Package and activity that handle an intent, or None; only the scheme of the URI `data` counts."""
+    return next(handlers(apps, action, data, mime), None)
+
+
+def handlers(
+    apps: Mapping[str, App], action: str, data: str = "", mime: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Every package and activity that could handle an intent, as `resolve` finds the first."""
     scheme = data.partition(":")[0] if ":" in data else ""
     for app in apps.values():
         for one in app.activities:
             fits = (not scheme or scheme in one.schemes) and (not mime or mime in one.types)
             if action in one.actions and fits:
-                return app.package, one.name
-    return None
+                yield app.package, one.name
 
 
 def _problem(app: App) -> str | None:

@@ -26,7 +26,7 @@ _ORDERED = msgspec.json.Encoder(order="deterministic")
 @dataclass(frozen=True, slots=True)
 class LogLine:
     number: int
-    at: float  # seconds since the epoch
+    at: float  # seconds since the epoch, by the phone's own clock
     tag: str
     message: str
     level: str = "I"
@@ -50,7 +50,7 @@ class Machine:
     def __init__(self, phone: Phone, reboot: Callable[[], None]) -> None:
         self.phone = phone
         self.reboot = reboot
-        self.storage = Storage(phone.folder)
+        self.storage = Storage(phone.folder, lambda: phone.state.clock.now() / 1000)
         self.reversed: dict[str, Reversal] = {}
         self.booted = time.monotonic()
         self.log: deque[LogLine] = deque(maxlen=_LOG_LINES)
@@ -126,9 +126,9 @@ class Machine:
         return True
 
     def note(self, tag: str, message: str, level: str = "I", package: str = "") -> None:
-        line = LogLine(
-            next(self._numbers), time.time(), tag, message[:1000], level, self.pid(package) or _FIRST_PID
-        )
+        now = self.phone.state.clock.now() / 1000
+        pid = self.pid(package) or _FIRST_PID
+        line = LogLine(next(self._numbers), now, tag, message[:1000], level, pid)
         self.log.append(line)
         self.logged.set()
         self.logged = asyncio.Event()

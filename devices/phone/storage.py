@@ -8,6 +8,7 @@ import errno
 import os
 import posixpath
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 MAX_FILE = 256 << 20
@@ -24,14 +25,21 @@ _BUILD_PROP = "/system/build.prop"
 
 
 class Storage:
-    def __init__(self, folder: Path) -> None:
+    """The files of one phone in `folder`; `now` tells its own clock, in seconds since the epoch."""
+
+    def __init__(self, folder: Path, now: Callable[[], float]) -> None:
         self._folder = folder.resolve()
+        self._now = now
 
     def prepare(self, build_prop: str) -> None:
         """Make the folders that every phone has."""
         for path in (*_WRITABLE, "/data/data", "/system"):
             self._host(path).mkdir(parents=True, exist_ok=True)
         self._host(_BUILD_PROP).write_text(build_prop)
+
+    def modified(self, found: os.stat_result) -> float:
+        """When a file was last changed: by the phone's clock, on which no file is younger than now."""
+        return min(found.st_mtime, self._now())
 
     def wipe_temporary(self) -> None:
         for entry in self._host(_TEMPORARY).iterdir():

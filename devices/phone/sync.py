@@ -56,18 +56,18 @@ def _stat_v1(storage: Storage, path: str) -> bytes:
         found = storage.read(path).lstat()
     except OSError:
         return _STAT.pack(b"STAT", 0, 0, 0)
-    return _STAT.pack(b"STAT", found.st_mode, min(found.st_size, 0xFFFFFFFF), int(found.st_mtime))
+    return _STAT.pack(b"STAT", found.st_mode, min(found.st_size, 0xFFFFFFFF), int(storage.modified(found)))
 
 
 def _stat_v2(request: bytes, storage: Storage, path: str) -> bytes:
     try:
-        return _packed(request, storage.read(path).lstat())
+        return _packed(request, storage, storage.read(path).lstat())
     except OSError as error:
         return _STAT2.pack(request, error.errno or 5, *[0] * 10)
 
 
-def _packed(name: bytes, found: os.stat_result) -> bytes:
-    times = (int(found.st_atime), int(found.st_mtime), int(found.st_ctime))
+def _packed(name: bytes, storage: Storage, found: os.stat_result) -> bytes:
+    at = int(storage.modified(found))
     return _STAT2.pack(
         name,
         0,
@@ -78,7 +78,7 @@ def _packed(name: bytes, found: os.stat_result) -> bytes:
         _SHELL_UID,
         _SHELL_UID,
         found.st_size,
-        *times,
+        *(at, at, at),
     )
 
 
@@ -91,10 +91,13 @@ def _list(storage: Storage, path: str, kind: bytes) -> bytes:
     for entry in found:
         name, facts = os.fsencode(entry.name), entry.stat(follow_symlinks=False)
         if kind == b"DNT2":
-            entries += _packed(kind, facts) + struct.pack("<I", len(name)) + name
+            entries += _packed(kind, storage, facts) + struct.pack("<I", len(name)) + name
         else:
             size = min(facts.st_size, 0xFFFFFFFF)
-            entries += struct.pack("<4s4I", kind, facts.st_mode, size, int(facts.st_mtime), len(name)) + name
+            entries += (
+                struct.pack("<4s4I", kind, facts.st_mode, size, int(storage.modified(facts)), len(name))
+                + name
+            )
     return bytes(entries)
 
 

@@ -215,7 +215,7 @@ def test_scripts_beyond_the_grammar_are_refused(script: str) -> None:
     "path", ["/../etc/passwd", "/sdcard/../../../etc/passwd", "/sdcard/link/passwd", "etc/passwd"]
 )
 def test_no_path_leads_out_of_the_phone(tmp_path: Path, path: str) -> None:
-    storage = Storage(tmp_path)
+    storage = Storage(tmp_path, lambda: 0.0)
     storage.prepare("")
     (tmp_path / "sdcard" / "link").symlink_to("/etc")
     with pytest.raises(OSError, match=r"\d"):
@@ -379,6 +379,44 @@ def test_services_say_whether_the_screen_is_on(bench: Bench) -> None:
     assert all(line in bench.shell(asked) for line in asleep)
     bench.shell("input keyevent 26")
     assert all(line in bench.shell(asked) for line in awake)
+
+
+def test_all_that_tells_a_time_tells_it_by_the_phones_clock(bench: Bench) -> None:
+    day = bench.shell("date +%Y-%m-%d").strip()
+    bench.shell("echo text > /sdcard/new.txt; log -t mine hello")
+    assert day in bench.shell("ls -l /sdcard/new.txt")
+    assert bench.shell("stat -c %y /sdcard/new.txt").startswith(day)
+    assert bench.shell("stat -c %Y /sdcard/new.txt") == bench.shell("date +%s")
+    assert bench.shell("logcat -d -s mine").splitlines()[-1].startswith(day[5:])
+    assert bench.adb("ls", "/sdcard").stdout.decode().count(f"{int(bench.shell('date +%s')):x} new.txt") == 1
+    old = bench.root / "sdcard" / "old.txt"
+    old.touch()
+    os.utime(old, (1_580_702_706, 1_580_702_706))
+    assert "2020-02-03" in bench.shell("ls -l /sdcard/old.txt")  # no later than now is what was said
+    bench.shell("rm /sdcard/new.txt /sdcard/old.txt")
+
+
+def test_services_that_drivers_of_phones_ask(bench: Bench) -> None:
+    """What mobile-mcp lists apps by, and airtest reads rotation and screen from."""
+    launcher = "-a android.intent.action.MAIN -c android.intent.category.LAUNCHER"
+    listed = bench.shell(f"cmd package query-activities {launcher}")
+    packages = {
+        line.strip().removeprefix("packageName=") for line in listed.splitlines() if "packageName=" in line
+    }
+    assert (
+        {"com.android.settings", "com.android.contacts"}
+        <= packages
+        <= set(bench.shell("pm list packages").replace("package:", "").split())
+    )
+    assert not any("launcher" in package for package in packages)
+    assert "com.android.settings/.Settings" in bench.shell(f"pm query-activities --brief {launcher}")
+    assert bench.shell("pm query-activities --components -a android.settings.WIFI_SETTINGS") == (
+        "com.android.settings/.WifiSettingsActivity\n"
+    )
+    assert bench.shell("pm query-activities -a no.such.ACTION") == "No activities found\n"
+    assert "SurfaceOrientation: 0\n" in bench.shell("dumpsys input")
+    assert "mScreenOnFully=true" in bench.shell("dumpsys window policy")
+    assert bench.shell("settings get system user_rotation") == "0\n"
 
 
 def test_the_picture_is_the_size_that_wm_says_in_every_form(bench: Bench) -> None:

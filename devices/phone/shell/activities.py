@@ -135,6 +135,8 @@ async def pm(call: Call) -> int:
             await call.say(package_facts(call, package))
         case ["resolve-activity", *rest]:
             return await _resolve(call, rest)
+        case ["query-activities", *rest]:
+            await call.say(_query(call, rest))
         case ["grant" | "revoke", *_] | ["set-permission-flags", *_] | ["enable" | "unsuspend", *_]:
             pass  # the apps' permissions are fixed in their manifests
         case ["install" | "install-create" | "install-write" | "install-existing" | "install-commit", *rest]:
@@ -149,6 +151,22 @@ async def pm(call: Call) -> int:
         case _:
             raise UsageFailure("Package manager (package) commands: list, path, clear, dump, install", 255)
     return 0
+
+
+def _query(call: Call, arguments: list[str]) -> str:
+    words = [word for word in arguments if word not in ("--brief", "--components")]
+    found = intents.every(intents.parse(words), call.machine.phone.apps)
+    names = [(package, full_name(package, activity)) for package, activity in found]
+    if "--components" in arguments:
+        return "".join(f"{short_component(*name)}\n" for name in names)
+    text = f"{len(names)} activities found:\n" if names else "No activities found\n"
+    for number, (package, activity) in enumerate(names):
+        text += f"  Activity #{number}:\n    priority=0 preferredOrder=0 match=0x108000 isDefault=false\n"
+        if "--brief" in arguments:
+            text += f"    {short_component(package, activity)}\n"
+        else:
+            text += f"    ActivityInfo:\n      name={activity}\n      packageName={package}\n"
+    return text
 
 
 async def _resolve(call: Call, arguments: list[str]) -> int:

@@ -14,6 +14,13 @@ DISPLAY_ID = 4619827259835644672
 
 def _window(call: Call) -> str:
     phone = call.machine.phone
+    if call.arguments[1:2] in (["policy"], ["p"]):
+        awake = str(phone.screen_on).lower()
+        return (
+            "WINDOW MANAGER POLICY STATE (dumpsys window policy)\n"
+            f"    mAwake={awake} mScreenOnEarly={awake} mScreenOnFully={awake}\n"
+            "    KeyguardServiceDelegate\n      showing=false\n      mShowingLockscreen=false\n"
+        )
     package, activity = phone.foreground()
     name = f"{package}/{full_name(package, activity)}"
     number = call.machine.pid(package)
@@ -43,6 +50,17 @@ def _activity(call: Call) -> str:
         f"    * Hist  #0: {record}\n      packageName={package} processName={package}\n"
         f"  ResumedActivity: {record}\n  mFocusedApp={record}\n"
         f"TASK {package} id=1 userId=0\n  ACTIVITY {name} {number:x} pid={number}\n"
+    )
+
+
+def _input(call: Call) -> str:
+    phone = call.machine.phone
+    return (
+        "INPUT MANAGER (dumpsys input)\n\nInput Reader State:\n"
+        f"  Device 1: virtual touchscreen\n    SurfaceWidth: {phone.width}px\n"
+        f"    SurfaceHeight: {phone.height}px\n    SurfaceOrientation: 0\n"
+        "  Viewport INTERNAL: displayId=0, orientation=0, "
+        f"logicalFrame=[0, 0, {phone.width}, {phone.height}]\n"
     )
 
 
@@ -114,6 +132,7 @@ _SERVICES: dict[str, Callable[[Call], str]] = {
     "battery": _battery,
     "clipboard": _clipboard,
     "display": _display,
+    "input": _input,
     "input_method": _input_method,
     "package": _package,
     "power": _power,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from devices.phone.shell.session import Call, Program, UsageFailure
+from devices.phone.storage import Storage
 
 _CHUNK = 64 << 10
 _MAX_FOUND = 20_000
@@ -36,18 +37,20 @@ async def ls(call: Call) -> int:
             code = await call.complain(f"ls: {call.machine.storage.explain(error)}")
             continue
         if not host.is_dir() or "d" in flags:
-            await call.say(_entry(path, host, flags))
+            await call.say(_entry(path, host, flags, call.machine.storage))
             continue
         if len(paths) > 1 or "R" in flags:
             await call.say(f"{path}:\n")
-        await call.say(_listing(host, flags))
+        await call.say(_listing(host, flags, call.machine.storage))
         if "R" in flags:
             for below in sorted(one for one in host.rglob("*") if one.is_dir()):
-                await call.say(f"\n{path.rstrip('/')}/{below.relative_to(host)}:\n{_listing(below, flags)}")
+                await call.say(
+                    f"\n{path.rstrip('/')}/{below.relative_to(host)}:\n{_listing(below, flags, call.machine.storage)}"
+                )
     return code
 
 
-def _listing(folder: Path, flags: dict[str, str]) -> str:
+def _listing(folder: Path, flags: dict[str, str], storage: Storage) -> str:
     entries = [entry for entry in folder.iterdir() if {"a", "A"} & flags.keys() or entry.name[0] != "."]
     order: Callable[[Path], object] = lambda entry: entry.name  # noqa: E731
     if "t" in flags:
@@ -56,14 +59,14 @@ def _listing(folder: Path, flags: dict[str, str]) -> str:
         order = lambda entry: (-entry.lstat().st_size, entry.name)  # noqa: E731
     entries.sort(key=order, reverse="r" in flags)  # type: ignore[arg-type]
     total = f"total {sum(entry.lstat().st_blocks for entry in entries) // 2}\n" if "l" in flags else ""
-    return total + "".join(_entry(entry.name, entry, flags) for entry in entries)
+    return total + "".join(_entry(entry.name, entry, flags, storage) for entry in entries)
 
 
-def _entry(name: str, host: Path, flags: dict[str, str]) -> str:
+def _entry(name: str, host: Path, flags: dict[str, str], storage: Storage) -> str:
     if "l" not in flags:
         return f"{name}{'/' if {'F', 'p'} & flags.keys() and host.is_dir() else ''}\n"
     found = host.lstat()
-    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(found.st_mtime))
+    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(storage.modified(found)))
     mode = f"{stat.filemode(found.st_mode)} {found.st_nlink} {_OWNER} {_OWNER}"
     return f"{mode} {found.st_size:>8} {when} {name}\n"
 
@@ -178,13 +181,15 @@ async def stat_(call: Call) -> int:
         fields = {
             "%n": path,
             "%s": found.st_size,
-            "%Y": int(found.st_mtime),
+            "%Y": int(call.machine.storage.modified(found)),
             "%a": format(stat.S_IMODE(found.st_mode), "o"),
             "%A": stat.filemode(found.st_mode),
             "%F": "directory" if stat.S_ISDIR(found.st_mode) else "regular file",
             "%U": _OWNER,
             "%G": _OWNER,
-            "%y": time.strftime("%Y-%m-%d %H:%M:%S.000000000 +0000", time.gmtime(found.st_mtime)),
+            "%y": time.strftime(
+                "%Y-%m-%d %H:%M:%S.000000000 +0000", time.gmtime(call.machine.storage.modified(found))
+            ),
         }
         text = flags.get("c", "  File: %n\n  Size: %s\t %F\nAccess: (%a/%A)\tUid: %U\tGid: %G\nModify: %y")
         for name, value in fields.items():

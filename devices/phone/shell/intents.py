@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from devices.phone.apps import App
+from devices.phone.apps import App, handlers
 from devices.phone.apps import resolve as find
 from devices.phone.shell.session import UsageFailure
 
@@ -105,6 +105,17 @@ def resolve(intent: Intent, apps: Mapping[str, App]) -> tuple[str, str] | None:
         return (intent.package, apps[intent.package].activity) if intent.package in apps else None
     candidates = {name: app for name, app in apps.items() if intent.package in ("", name)}
     return find(candidates, intent.action, intent.data, intent.type)
+
+
+def every(intent: Intent, apps: Mapping[str, App]) -> list[tuple[str, str]]:
+    """Every package and activity that handles `intent`; for the launcher's, one of each app it shows."""
+    if LAUNCHER in intent.categories:
+        return [(app.package, app.activity) for app in apps.values() if not app.hidden]
+    if intent.component or (intent.package and intent.action in ("", MAIN)):
+        found = resolve(intent, apps)
+        return [found] if found else []
+    candidates = {name: app for name, app in apps.items() if intent.package in ("", name)}
+    return list(handlers(candidates, intent.action, intent.data, intent.type))
 
 
 def full_name(package: str, activity: str) -> str:
