@@ -6,7 +6,7 @@ python examples/every_device.py browser desktop vm phone
 import sys
 
 import guiagent
-from guiagent.client.sync import SyncDevice
+from guiagent.client.sync_device import SyncDevice
 
 PAGE = (
     "data:text/html,<input autofocus style='position:absolute;left:20px;top:20px;width:600px;font-size:40px'>"

@@ -44,9 +44,11 @@ if TYPE_CHECKING:
         GuiAgentError,
         InfrastructureError,
         LeaseError,
+        NotFoundError,
         UsageError,
+        WaitTimeoutError,
     )
-    from guiagent.types import Observation, ObserveSpec, ResetSpec, Score, Trajectory
+    from guiagent.types import Node, Observation, ObserveSpec, ResetSpec, Score, Trajectory
 
 __all__ = [
     "Action",
@@ -67,6 +69,8 @@ __all__ = [
     "MouseDown",
     "MouseUp",
     "Move",
+    "Node",
+    "NotFoundError",
     "Observation",
     "ObserveSpec",
     "Open",
@@ -81,6 +85,7 @@ __all__ = [
     "Type",
     "UsageError",
     "Wait",
+    "WaitTimeoutError",
     "Zoom",
     "connect",
 ]

@@ -33,6 +33,14 @@ class UsageError(GuiAgentError):
     exit_code = 2
 
 
+class NotFoundError(UsageError):
+    """Nothing on a device's screen is as the caller asked for."""
+
+
+class WaitTimeoutError(UsageError):
+    """What the caller waited for did not come about on a device's screen in time."""
+
+
 class InfrastructureError(GuiAgentError):
     """The environment is not as needed: no browser, a busy port, a full disk, a corrupted checkpoint."""
 

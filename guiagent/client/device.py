@@ -14,6 +14,7 @@ from guiagent import wire
 from guiagent.actions import ACTIONS, Action, Wait
 from guiagent.client.http import Answer
 from guiagent.client.tunnel import Tunnel
+from guiagent.client.verbs import Verbs
 from guiagent.errors import FaultError, InfrastructureError, LeaseError, MissingProgram, UsageError
 from guiagent.types import Capabilities, CommandResult, Health, Observation, ObserveSpec, ResetSpec
 
@@ -56,9 +57,11 @@ class Farm(Protocol):
     ) -> Answer: ...
 
 
-class LeasedDevice:
-    """A device held under a lease; implements `guiagent.protocols.Device`, and by its features `Shell`,
-    `Files`, `Snapshots` and `Services`. `close` gives it back.
+class LeasedDevice(Verbs):
+    """A device held under a lease. `close` gives it back.
+
+    It has the verbs of `Verbs`, implements `guiagent.protocols.Device`, and by its features `Shell`, `Files`,
+    `Snapshots` and `Services`.
 
     Attributes:
         id: the device's name in the farm, such as "browser-2".

@@ -20,6 +20,9 @@ class Screenshot:
     def png(self) -> bytes:
         return self._png
 
+    def _repr_png_(self) -> bytes:
+        return self._png  # for notebooks
+
     @cached_property
     def image(self) -> Image.Image:
         image = Image.open(io.BytesIO(self._png), formats=("PNG",))
@@ -28,7 +31,7 @@ class Screenshot:
 
 
 class Screen(Protocol):
-    """A device that takes actions and returns observations, such as `guiagent.client.sync.SyncDevice`."""
+    """A device that takes actions and returns observations; `SyncDevice` of this package is one."""
 
     @property
     def features(self) -> frozenset[str]: ...

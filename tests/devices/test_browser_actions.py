@@ -242,7 +242,7 @@ async def test_a_dropdown_is_on_the_screen_and_can_be_clicked(device: Device) ->
     assert opened.hash != closed.hash
     assert opened.tree is not None
     (blue,) = [node for node in opened.tree if node.name == "blue"]
-    left, top, width, height = blue["box"]
+    left, top, width, height = blue.box
     await act(device, Click(x=left + width // 2, y=top + height // 2))
     assert await ask(device, "s.value") == "blue"
 

@@ -14,7 +14,7 @@ from devices.config import PoolConfig, RemoteConfig, SimConfig
 from devices.drivers import DRIVERS
 from devices.drivers.remote import osworld as driver
 from devices.drivers.remote.pyautogui import Unsupported, script
-from devices.drivers.remote.xml_tree import nodes
+from devices.drivers.remote.xml_tree import told
 from guiagent.actions import (
     ACTION,
     Action,
@@ -134,25 +134,9 @@ def test_what_pyautogui_cannot_do_is_said(action: Action) -> None:
         script(action)
 
 
-def test_the_tree_is_read_from_what_a_guest_writes() -> None:
-    xml = (
-        '<desktop-frame xmlns:cp="urn:component" xmlns:st="urn:state" xmlns:val="urn:value">'
-        '<push-button name="OK" st:enabled="true" st:focused="false"'
-        ' cp:screencoord="(10, 20)" cp:size="(30, 40)"/>'
-        '<entry name="" cp:screencoord="(0, 0)" cp:size="(5, 6)" val:value="7">typed</entry>'
-        '<panel name="nowhere" cp:screencoord="(-1, -1)" cp:size="(0, 0)"/></desktop-frame>'
-    )
-    ok, entry = nodes(xml)
-    assert ok == {
-        "role": "push-button",
-        "name": "OK",
-        "value": "",
-        "box": [10, 20, 30, 40],
-        "states": ["enabled"],
-    }
-    assert (entry["name"], entry["value"], entry["box"]) == ("typed", "7", [0, 0, 5, 6])
+def test_a_tree_that_is_no_xml_is_a_fault() -> None:
     with pytest.raises(FaultError, match="not XML"):
-        nodes("<a><b></a>")
+        told("<a><b></a>")
 
 
 # -- an OSWorld server ---------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ async def test_the_accessibility_tree_is_of_the_frame(device: vm.VmDevice) -> No
                 break
             await asyncio.sleep(0.5)
     assert not any("Save" in node.name for node in seen.tree), "the menu is closed"
-    x, y, width, height = menus[0]["box"]
+    x, y, width, height = menus[0].box
     await device.act([Click(x=x + width // 2, y=y + height // 2)], SEEN)
     async with asyncio.timeout(30):
         while not any("Save" in node.name for node in seen.tree or []):

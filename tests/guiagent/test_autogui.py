@@ -16,7 +16,8 @@ import pytest
 import guiagent
 from guiagent.client import FarmClient
 from guiagent.client.autogui import PyAutoGUI, linear
-from guiagent.client.sync import Farm, SyncDevice
+from guiagent.client.sync import Farm
+from guiagent.client.sync_device import SyncDevice
 from guiagent.errors import InfrastructureError, MissingProgram, UsageError
 from guiagent.wire import Endpoint
 from tests.support.canvas_device import farm_of

@@ -11,7 +11,8 @@ PUBLIC = {
     *("connect", "Action", "Observation", "ObserveSpec", "ResetSpec", "Trajectory", "Score", "Fault"),
     *("Answer", "Click", "Done", "Drag", "KeyChord", "KeyDown", "KeyUp", "LongPress", "MouseDown", "MouseUp"),
     *("Move", "Open", "Pinch", "PressButton", "Scroll", "Shell", "Swipe", "Type", "Wait", "Zoom"),
-    *("DialectError", "FaultError", "GuiAgentError", "InfrastructureError", "LeaseError", "UsageError"),
+    *("DialectError", "FaultError", "GuiAgentError", "InfrastructureError", "LeaseError", "NotFoundError"),
+    *("UsageError", "WaitTimeoutError", "Node"),
 }
 
 

@@ -29,7 +29,7 @@ def options(call: Call, letters: str, long: Sequence[str] = ()) -> tuple[dict[st
 
 async def ls(call: Call) -> int:
     flags, paths = options(call, "1aAldRhtrSFpi")
-    code = 0
+    code, storage = 0, call.machine.storage
     for path in paths or ["."]:
         try:
             host = call.machine.storage.read(path, call.session.cwd)
@@ -37,16 +37,15 @@ async def ls(call: Call) -> int:
             code = await call.complain(f"ls: {call.machine.storage.explain(error)}")
             continue
         if not host.is_dir() or "d" in flags:
-            await call.say(_entry(path, host, flags, call.machine.storage))
+            await call.say(_entry(path, host, flags, storage))
             continue
         if len(paths) > 1 or "R" in flags:
             await call.say(f"{path}:\n")
-        await call.say(_listing(host, flags, call.machine.storage))
+        await call.say(_listing(host, flags, storage))
         if "R" in flags:
             for below in sorted(one for one in host.rglob("*") if one.is_dir()):
-                await call.say(
-                    f"\n{path.rstrip('/')}/{below.relative_to(host)}:\n{_listing(below, flags, call.machine.storage)}"
-                )
+                listing = _listing(below, flags, storage)
+                await call.say(f"\n{path.rstrip('/')}/{below.relative_to(host)}:\n{listing}")
     return code
 
 
@@ -176,20 +175,20 @@ async def touch(call: Call) -> int:
 
 async def stat_(call: Call) -> int:
     flags, paths = options(call, "c:Lf")
+    storage = call.machine.storage
     for path in paths:
-        found = call.machine.storage.read(path, call.session.cwd).lstat()
+        found = storage.read(path, call.session.cwd).lstat()
+        modified = storage.modified(found)
         fields = {
             "%n": path,
             "%s": found.st_size,
-            "%Y": int(call.machine.storage.modified(found)),
+            "%Y": int(modified),
             "%a": format(stat.S_IMODE(found.st_mode), "o"),
             "%A": stat.filemode(found.st_mode),
             "%F": "directory" if stat.S_ISDIR(found.st_mode) else "regular file",
             "%U": _OWNER,
             "%G": _OWNER,
-            "%y": time.strftime(
-                "%Y-%m-%d %H:%M:%S.000000000 +0000", time.gmtime(call.machine.storage.modified(found))
-            ),
+            "%y": time.strftime("%Y-%m-%d %H:%M:%S.000000000 +0000", time.gmtime(modified)),
         }
         text = flags.get("c", "  File: %n\n  Size: %s\t %F\nAccess: (%a/%A)\tUid: %U\tGid: %G\nModify: %y")
         for name, value in fields.items():

@@ -180,8 +180,9 @@ async def test_every_role_that_a_driver_gives_is_in_the_vocabulary() -> None:
 XML = """<desktop-frame xmlns:st="uri:state" xmlns:cp="uri:component" xmlns:val="uri:value">
 <frame name="Editor" st:active="true" st:enabled="true" cp:screencoord="(0, 0)" cp:size="(300, 200)"><panel>
 <push-button name="Save" st:enabled="true" cp:screencoord="(10, 20)" cp:size="(30, 40)"/>
+<panel name="nowhere" cp:screencoord="(-1, -1)" cp:size="(0, 0)"/>
 <push-button name="Undo" st:showing="true" cp:screencoord="(50, 20)" cp:size="(30, 40)"/>
-<entry st:enabled="true" cp:screencoord="(90, 20)" cp:size="(30, 40)">words</entry>
+<entry st:enabled="true" cp:screencoord="(90, 20)" cp:size="(30, 40)" val:value="7">words</entry>
 </panel></frame></desktop-frame>"""
 
 
