@@ -23,6 +23,8 @@ from guiagent.formats.entering import Entering, Reading, Turn, document, files, 
 from guiagent.formats.pictures import Album, Picture
 from guiagent.types import PolicyOutput
 
+_COMPLETE = '{"action_type": "status", "goal_status": "complete"}'
+
 
 class _Episode(msgspec.Struct):
     goal: str
@@ -67,7 +69,7 @@ def _episode(at: str, told: _Episode, root: Path, dialect: Dialect) -> Entering:
     ]
     after = shown[len(turns) :]
     if after and turns and not _ends(turns[-1].reply):
-        turns.append(Turn(after[0], output(dialect.render([Done()], after[0].size), [Done()])))
+        turns.append(Turn(after[0], output(_COMPLETE, [Done()])))
     id = None if told.episode_id is None else str(told.episode_id)
     about = About(id=id, task=f"android-control/{id or 'episode'}"[:200], instruction=told.goal)
     return Entering(at, about, turns, after[0] if after else None)

@@ -1,9 +1,9 @@
 """ATIF, Harbor's Agent Trajectory Interchange Format: a JSON document an episode, its pictures in `images/`.
 
-Format: harbor-framework/harbor, `rfcs/0001-trajectory-format.md`, version 1.8 out, any 1.x in. Step 1 is the
-user's: the instruction and the first screenshot. Each reply is an agent's step whose tool calls are our
-actions (`function_name` the type, `arguments` the fields), and whose observation is the next screenshot.
-Token ids and log-probs of a reply go out with it; what ATIF has no field for is in `extra`.
+Format: harbor-framework/harbor, `rfcs/0001-trajectory-format.md`, of which 1.7 is written and any 1.x is read.
+Step 1 is the user's: the instruction and the first screenshot. Each reply is an agent's step whose tool calls
+are our actions (`function_name` the type, `arguments` the fields), and whose observation is the next
+screenshot. Token ids and log-probs go out with a reply; what ATIF has no field for is in `extra`.
 
 In: the same, and documents of other agents with pictures, whose calls' arguments a dialect reads. An agent's
 last message without a call is what it says at the end; others, and copied context, are left out.
@@ -30,7 +30,7 @@ from guiagent.formats.leaving import Leaving, Wish
 from guiagent.formats.pictures import Album, Picture
 from guiagent.types import PolicyOutput, Step
 
-_VERSION = "ATIF-v1.8"
+_VERSION = "ATIF-v1.7"
 _IMAGES = "images"
 _SCHEMA = ACTION.json_schema()
 _TYPES = frozenset(_SCHEMA["discriminator"]["mapping"])
@@ -55,6 +55,7 @@ def _document(one: Leaving, folder: Path) -> dict[str, Any]:
     about = msgspec.to_builtins(About.of(one.id, told, final))
     return {
         "schema_version": _VERSION,
+        "session_id": one.id,
         "trajectory_id": one.id,
         "agent": {"name": "guiagent", "version": version("guiagent"), "tool_definitions": _definitions()},
         "steps": steps,

@@ -1,6 +1,7 @@
 """Trajectories out in the formats of others, and in again: the same actions, frames by digest, and scores."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner, Result
 from guiagent.actions import ACTIONS
 from guiagent.cli import app
 from guiagent.dialects import find_dialect
+from guiagent.errors import UsageError
 from guiagent.seeds import EVALUATION
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Ending, PolicyOutput, Score, Step, Trajectory
@@ -120,12 +122,45 @@ def test_faulted_episodes_are_kept_on_request_and_come_back_masked(
     assert not after.valid and after.fault is not None and after.fault.code == "crashed"
 
 
+def test_of_several_stores_an_id_begins_with_its_store(tmp_path: Path) -> None:
+    for policy in ("oracle", "random"):
+        with TrajectoryStore(tmp_path / "run" / policy / "trajectories") as store:
+            store.commit([played(store, "task/7")])
+    assert invoke("export", tmp_path / "run", "--as", "osworld", "--to", tmp_path / "out").exit_code == 0
+    assert invoke("import", tmp_path / "out", "--as", "osworld", "--run", tmp_path / "back").exit_code == 0
+    assert sorted(stored(tmp_path / "back")) == ["oracle/task/7", "random/task/7"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--as", "atif", "--dialect", "json"], "leave --dialect out"),
+        (["--as", "osworld", "--embed"], "--embed is for sft"),
+        (["--as", "sft", "--dialect", "wizard"], "no dialect 'wizard'"),
+    ],
+)
+def test_options_that_contradict_are_refused(run: Path, tmp_path: Path, words: list[str], said: str) -> None:
+    refused = invoke("export", run, "--to", tmp_path / "out", *words)
+    assert isinstance(refused.exception, UsageError) and said in str(refused.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_parquet_without_its_package_says_how_to_get_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refused = invoke("export", run, "--as", "parquet", "--to", tmp_path / "out")
+    assert "pip install 'guiagent[parquet]'" in str(refused.exception) and not (tmp_path / "out").exists()
+
+
 def test_successes_alone(run: Path, tmp_path: Path) -> None:
     out = invoke("export", run, "--as", "sft", "--to", tmp_path / "out", "--successes")
     assert "2 episodes" in out.output and "1 not successful" in out.output
 
 
 def test_messages_are_what_an_api_takes(run: Path, tmp_path: Path) -> None:
+    import datasets
+
     invoke("export", run, "--as", "sft", "--to", tmp_path / "out", "--dialect", "qwen3-computer")
     lines = (tmp_path / "out" / "train.jsonl").read_text().splitlines()
     chat = json.loads(lines[0])["messages"]
@@ -133,6 +168,10 @@ def test_messages_are_what_an_api_takes(run: Path, tmp_path: Path) -> None:
     first = chat[1]["content"]
     assert [part["type"] for part in first] == ["text", "image_url"]
     assert (tmp_path / "out" / first[1]["image_url"]["url"]).read_bytes() == picture("#106", (WIDTH, HEIGHT))
+    table = datasets.load_dataset(
+        "json", data_dir=str(tmp_path / "out"), cache_dir=str(tmp_path), split="train"
+    )
+    assert [row["score"]["value"] for row in table] == [1.0, 0.0, 1.0]
     dialect = find_dialect("qwen3-computer")
     said = [one["content"][0]["text"] for one in chat if one["role"] == "assistant"]
     assert [dialect.parse(text, (WIDTH, HEIGHT))[0].type for text in said] == [a[0]["type"] for a in ACTED]
