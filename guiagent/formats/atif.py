@@ -1,6 +1,6 @@
 """ATIF, Harbor's Agent Trajectory Interchange Format: a JSON document an episode, its pictures in `images/`.
 
-Format: harbor-framework/harbor, `rfcs/0001-trajectory-format.md`, of which 1.7 is written and any 1.x is read.
+Format: harbor-framework/harbor, `rfcs/0001-trajectory-format.md`; 1.7 is written, and any 1.x is read.
 Step 1 is the user's: the instruction and the first screenshot. Each reply is an agent's step whose tool calls
 are our actions (`function_name` the type, `arguments` the fields), and whose observation is the next
 screenshot. Token ids and log-probs go out with a reply; what ATIF has no field for is in `extra`.
