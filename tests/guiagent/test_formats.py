@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from guiagent.actions import ACTIONS
+from guiagent.actions import ACTIONS, Scroll, Swipe, off_screen
 from guiagent.cli import app
-from guiagent.dialects import find_dialect
+from guiagent.dialects import DIALECTS, find_dialect
 from guiagent.errors import UsageError
+from guiagent.formats.words import in_words, turned
 from guiagent.seeds import EVALUATION
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Ending, PolicyOutput, Score, Step, Trajectory
@@ -198,14 +201,36 @@ def test_a_reply_without_an_action_is_shown_and_not_learned(tmp_path: Path) -> N
 
 def test_an_episode_that_a_language_cannot_tell_is_left_out(tmp_path: Path) -> None:
     with TrajectoryStore(tmp_path / "run") as store:
-        swipe = {"type": "swipe", "x1": 1, "y1": 9, "x2": 1, "y2": 1}
-        one = played(store, "swiped")
-        one.steps[1].policy = PolicyOutput("swipe", [swipe])
+        one = played(store, "opened")
+        one.steps[1].policy = PolicyOutput("open", [{"type": "open", "target": "Files"}])
         store.commit([one, played(store, "clicked")])
     out = invoke("export", tmp_path / "run", "--as", "osworld", "--to", tmp_path / "out")
     assert "1 episodes" in out.output and "1 with an action that the language has no words for" in out.output
     assert invoke("export", tmp_path / "run", "--as", "atif", "--to", tmp_path / "all").exit_code == 0
     assert len(list((tmp_path / "all").glob("*.json"))) == 2
+
+
+@given(*[st.integers(0, 999) for _ in range(2)], st.integers(-2000, 2000), st.integers(-2000, 2000))
+def test_a_scroll_is_the_swipe_against_it_and_back(x: int, y: int, dx: int, dy: int) -> None:
+    size = (1000, 1000)
+    swipe = turned(Scroll(x=x, y=y, dx=dx, dy=dy), size)
+    assert isinstance(swipe, Swipe) and off_screen(swipe, *size) is None
+    back = turned(swipe, size)
+    assert isinstance(back, Scroll)
+    for way, said, place in ((dx, back.dx, x), (dy, back.dy, y)):
+        assert said * way >= 0 and abs(said) <= abs(way) + 1
+        if abs(way) // 2 < min(place, 999 - place):
+            assert abs(said - way) <= 1
+
+
+@pytest.mark.parametrize("name", [name for name in DIALECTS if name != "anthropic-20241022"])
+def test_a_language_with_one_of_scroll_and_swipe_says_both(name: str) -> None:
+    dialect = find_dialect(name)
+    for action in (Scroll(x=500, y=300, dy=300), Swipe(x1=500, y1=450, x2=500, y2=150)):
+        (said,) = dialect.parse(in_words([action], dialect, (WIDTH, HEIGHT)), (WIDTH, HEIGHT))
+        assert isinstance(said, Scroll | Swipe)
+        as_scroll = said if isinstance(said, Scroll) else turned(said, (WIDTH, HEIGHT))
+        assert isinstance(as_scroll, Scroll) and as_scroll.dy > 0
 
 
 def test_atif_documents_pass_the_models_of_the_package(run: Path, tmp_path: Path) -> None:
