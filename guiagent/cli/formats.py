@@ -107,8 +107,13 @@ def import_(
     _tell(counts)
     if without:
         print(f"verdict   {without:,} of them have none; --demonstrations takes them for successes")
-    if without < counts.episodes and not counts.evaluation:
-        learn = f"guiagent train --recipe sft-successes --set store={run / _STORE}"
+    language = into or ((dialect or chosen.dialect) if form == "sft" else None)
+    if language is None:
+        print(
+            "replies   as the files have them: import with --into, the policy's language, to learn from them"
+        )
+    elif without < counts.episodes and not counts.evaluation:
+        learn = f"guiagent train --recipe sft-successes --set store={run / _STORE} --set dialect={language}"
         print(f"to learn from them: {learn} --run FOLDER")
 
 

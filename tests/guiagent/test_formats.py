@@ -102,7 +102,7 @@ def test_out_and_in_again_nothing_has_changed(run: Path, tmp_path: Path, form: s
     assert "1 episodes are on seeds of evaluation" in out.output
     back = invoke("import", tmp_path / "out", "--as", name, "--run", tmp_path / "back")
     assert back.exit_code == 0, back.output
-    assert "1 episodes are on seeds of evaluation" in back.output and "to learn" not in back.output
+    assert "1 episodes are on seeds of evaluation" in back.output and "guiagent train" not in back.output
     before, after = stored(run), stored(tmp_path / "back")
     del before["broken"]
     assert {id: told(one) for id, one in after.items()} == {id: told(one) for id, one in before.items()}

@@ -85,7 +85,8 @@ def test_without_a_score_an_episode_is_masked_unless_it_is_a_demonstration(tmp_p
     folder = laid(tmp_path / "in", a__png=SCREENS[0], b__png=SCREENS[1], c__png=SCREENS[2])
     (folder / "all.jsonl").write_text(json.dumps({**PERSON, "screenshots": ["a.png", "b.png", "c.png"]}))
     done = brought("androidcontrol", folder, tmp_path / "run")
-    assert "1 of them have none" in done.output and "to learn from them" not in done.output
+    assert "1 of them have none" in done.output and "guiagent train" not in done.output
+    assert "import with --into" in done.output
     (one,) = stored(tmp_path / "run")
     assert not one.valid
 
