@@ -38,18 +38,17 @@ def export(
     """Write stored episodes in a format of others: chat messages, Parquet, OSWorld's results, ATIF."""
     from eval.replay.stores import stores_of
     from guiagent.dialects import find_dialect
-    from guiagent.formats import FORMATS
+    from guiagent.formats import EXPORTS
     from guiagent.formats.folder import appearing
     from guiagent.formats.leaving import Counts, Wish, leaving
     from guiagent.storage.trajectories import TrajectoryStore
 
-    chosen = FORMATS[form]
-    assert chosen.write is not None
-    if dialect is not None and not chosen.in_words:
+    chosen = EXPORTS[form]
+    if dialect is not None and chosen.dialect is None:
         raise UsageError(f"{form} holds actions and not their words: leave --dialect out")
     if embed and form != "sft":
         raise UsageError(f"--embed is for sft: {form} has one way to keep its pictures")
-    words = find_dialect(dialect or chosen.dialect) if chosen.in_words else None
+    words = find_dialect(dialect or chosen.dialect) if chosen.dialect else None
     wish, counts = Wish(words, faulted, successes, embed), Counts()
     with ExitStack() as held:
         stores = {
@@ -90,13 +89,12 @@ def import_(
 ) -> None:
     """Read episodes of others into a new store: demonstrations to learn from, results to look at."""
     from guiagent.dialects import find_dialect
-    from guiagent.formats import FORMATS
+    from guiagent.formats import IMPORTS
     from guiagent.formats.entering import Reading, enter
     from guiagent.formats.folder import appearing
     from guiagent.storage.trajectories import TrajectoryStore
 
-    chosen = FORMATS[form]
-    assert chosen.read is not None
+    chosen = IMPORTS[form]
     reading = Reading(find_dialect(dialect or chosen.dialect), tasks)
     words = find_dialect(into) if into is not None else None
     try:
@@ -109,8 +107,13 @@ def import_(
     _tell(counts)
     if without:
         print(f"verdict   {without:,} of them have none; --demonstrations takes them for successes")
-    if without < counts.episodes and not counts.evaluation:
-        learn = f"guiagent train --recipe sft-successes --set store={run / _STORE}"
+    language = into or ((dialect or chosen.dialect) if form == "sft" else None)
+    if language is None:
+        print(
+            "replies   as the files have them: import with --into, the policy's language, to learn from them"
+        )
+    elif without < counts.episodes and not counts.evaluation:
+        learn = f"guiagent train --recipe sft-successes --set store={run / _STORE} --set dialect={language}"
         print(f"to learn from them: {learn} --run FOLDER")
 
 

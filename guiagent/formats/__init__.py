@@ -9,21 +9,30 @@ from guiagent.formats.entering import Entering, Reading
 from guiagent.formats.leaving import Leaving, Wish
 
 
-class Format(NamedTuple):
-    """A format: how it is written and read, and the language of its replies where nobody names one."""
+class Export(NamedTuple):
+    """How a format is written, and the language of its replies where nobody names one; None if it holds
+    actions, and the replies as they were sampled."""
 
-    write: Callable[[Iterable[Leaving], Path, Wish], None] | None
-    read: Callable[[Path, Reading], Iterator[Entering]] | None
+    write: Callable[[Iterable[Leaving], Path, Wish], None]
+    dialect: str | None = None
+
+
+class Import(NamedTuple):
+    """How a format is read, and the language of its replies where nobody names one."""
+
+    read: Callable[[Path, Reading], Iterator[Entering]]
     dialect: str
-    in_words: bool = True  # whether its files hold the words of a dialect; else actions and the replies' own
 
 
-FORMATS = {
-    "sft": Format(sft.write, sft.read, "ui-tars"),
-    "parquet": Format(parquet.write, None, "json", in_words=False),
-    "osworld": Format(osworld.write, osworld.read, "pyautogui"),
-    "atif": Format(atif.write, atif.read, "json", in_words=False),
-    "androidcontrol": Format(None, androidcontrol.read, "androidworld"),
+EXPORTS = {
+    "sft": Export(sft.write, "ui-tars"),
+    "parquet": Export(parquet.write),
+    "osworld": Export(osworld.write, "pyautogui"),
+    "atif": Export(atif.write),
 }
-EXPORTS = tuple(name for name, format in FORMATS.items() if format.write)
-IMPORTS = tuple(name for name, format in FORMATS.items() if format.read)
+IMPORTS = {
+    "sft": Import(sft.read, "ui-tars"),
+    "osworld": Import(osworld.read, "pyautogui"),
+    "atif": Import(atif.read, "json"),
+    "androidcontrol": Import(androidcontrol.read, "androidworld"),
+}

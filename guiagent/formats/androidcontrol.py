@@ -1,8 +1,8 @@
 """Episodes of people on phones as AndroidControl has them, in JSON: `goal`, `screenshots` and `actions`.
 
 Format: google-research/android_control (Li et al., arXiv 2406.03679), whose records have those fields, with
-actions in the JSON of AndroidWorld. Here each episode is an object: a line of a .jsonl file, or a member of
-a list in a .json file, with `episode_id`, `goal`, `actions`, and either `screenshots` (paths) or
+actions in the JSON of AndroidWorld. Here each episode is an object: a line of a .jsonl file, or a .json
+file or a member of its list, with `episode_id`, `goal`, `actions`, and either `screenshots` (paths) or
 `screenshots_b64`. `input_text` types into the focused field and nothing more, unlike AndroidWorld's. After
 the last action there is one more screenshot, on which the person saw that it was done: an episode that does
 not say so itself ends with it.
@@ -19,9 +19,11 @@ from guiagent.actions import Action, Done, Type
 from guiagent.dialects import Dialect
 from guiagent.errors import DialectError, UsageError
 from guiagent.formats.about import About
-from guiagent.formats.entering import Entering, Reading, Turn, document, files, lines, output
+from guiagent.formats.entering import Entering, Reading, Turn, objects, output
 from guiagent.formats.pictures import Album, Picture
 from guiagent.types import PolicyOutput
+
+_COMPLETE = '{"action_type": "status", "goal_status": "complete"}'
 
 
 class _Episode(msgspec.Struct):
@@ -34,21 +36,11 @@ class _Episode(msgspec.Struct):
 
 def read(path: Path, reading: Reading) -> Iterator[Entering]:
     """Yield the episodes of a file, or of those in a folder. Raises UsageError for what is wrong."""
-    for file in files(path, ".json*"):
-        for at, told in _told(file):
-            try:
-                yield _episode(at, told, file.parent, reading.dialect)
-            except UsageError as error:
-                raise UsageError(f"{at}: {error}") from None
-
-
-def _told(file: Path) -> Iterator[tuple[str, _Episode]]:
-    if file.suffix == ".jsonl":
-        yield from lines(file, _Episode)
-        return
-    found = document(file, list[_Episode])
-    for number, told in enumerate(found):
-        yield f"{file}[{number}]", told
+    for at, root, told in objects(path, _Episode, ".json", ".jsonl"):
+        try:
+            yield _episode(at, told, root, reading.dialect)
+        except UsageError as error:
+            raise UsageError(f"{at}: {error}") from None
 
 
 def _episode(at: str, told: _Episode, root: Path, dialect: Dialect) -> Entering:
@@ -67,7 +59,7 @@ def _episode(at: str, told: _Episode, root: Path, dialect: Dialect) -> Entering:
     ]
     after = shown[len(turns) :]
     if after and turns and not _ends(turns[-1].reply):
-        turns.append(Turn(after[0], output(dialect.render([Done()], after[0].size), [Done()])))
+        turns.append(Turn(after[0], output(_COMPLETE, [Done()])))
     id = None if told.episode_id is None else str(told.episode_id)
     about = About(id=id, task=f"android-control/{id or 'episode'}"[:200], instruction=told.goal)
     return Entering(at, about, turns, after[0] if after else None)

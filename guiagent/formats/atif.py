@@ -1,39 +1,40 @@
 """ATIF, Harbor's Agent Trajectory Interchange Format: a JSON document an episode, its pictures in `images/`.
 
-Format: harbor-framework/harbor, `rfcs/0001-trajectory-format.md`, version 1.8 out, any 1.x in. Step 1 is the
-user's: the instruction and the first screenshot. Each reply is an agent's step whose tool calls are our
-actions (`function_name` the type, `arguments` the fields), and whose observation is the next screenshot.
-Token ids and log-probs of a reply go out with it; what ATIF has no field for is in `extra`.
+Format: harbor-framework/harbor, `rfcs/0001-trajectory-format.md`; 1.7 is written, and any 1.x is read.
+Step 1 is the user's: the instruction and the first screenshot. Each reply is an agent's step whose tool calls
+are our actions (`function_name` the type, `arguments` the fields), and whose observation is the next
+screenshot. Token ids and log-probs go out with a reply; what ATIF has no field for is in `extra`.
 
-In: the same, and documents of other agents with pictures, whose calls' arguments a dialect reads. An agent's
-last message without a call is what it says at the end; others, and copied context, are left out.
+In: the same, and documents of other agents with pictures, also several in a list or as JSON lines, as the
+Agent Data Protocol has them (neulab/agent-data-protocol). A dialect reads the arguments of their calls, if
+need be with the function's name among them. An agent's last words without a call end the episode; other words
+without one, and copied context, are left out.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
-from pydantic import ValidationError
 
 from guiagent.actions import ACTION, ACTIONS, Action, Done
 from guiagent.dialects import Dialect
 from guiagent.errors import DialectError, UsageError
 from guiagent.formats import pictures
 from guiagent.formats.about import About
-from guiagent.formats.entering import Entering, Reading, Turn, document, files, output
+from guiagent.formats.entering import Entering, Reading, Turn, objects, output
 from guiagent.formats.folder import file_name
 from guiagent.formats.leaving import Leaving, Wish
 from guiagent.formats.pictures import Album, Picture
 from guiagent.types import PolicyOutput, Step
 
-_VERSION = "ATIF-v1.8"
+_VERSION = "ATIF-v1.7"
 _IMAGES = "images"
 _SCHEMA = ACTION.json_schema()
-_TYPES = frozenset(_SCHEMA["discriminator"]["mapping"])
 
 
 def write(episodes: Iterable[Leaving], folder: Path, wish: Wish) -> None:
@@ -55,6 +56,7 @@ def _document(one: Leaving, folder: Path) -> dict[str, Any]:
     about = msgspec.to_builtins(About.of(one.id, told, final))
     return {
         "schema_version": _VERSION,
+        "session_id": one.id,
         "trajectory_id": one.id,
         "agent": {"name": "guiagent", "version": version("guiagent"), "tool_definitions": _definitions()},
         "steps": steps,
@@ -157,24 +159,22 @@ class _Document(msgspec.Struct):
 
 
 def read(path: Path, reading: Reading) -> Iterator[Entering]:
-    """Yield the episode of a document, or those of a folder's. Raises UsageError for what is wrong."""
-    for file in files(path, ".json"):
-        told = document(file, _Document)
+    """Yield the episodes of a file, or of those in a folder. Raises UsageError for what is wrong."""
+    for at, root, told in objects(path, _Document, ".json", ".jsonl"):
         try:
-            yield _episode(file, told, reading.dialect)
+            yield _episode(at, root, told, reading.dialect)
         except UsageError as error:
-            raise UsageError(f"{file}: {error}") from None
+            raise UsageError(f"{at}: {error}") from None
 
 
-def _episode(file: Path, told: _Document, dialect: Dialect) -> Entering:
+def _episode(at: str, root: Path, told: _Document, dialect: Dialect) -> Entering:
     if not told.schema_version.startswith("ATIF-v1."):
         raise UsageError(f"the version {told.schema_version[:40]!r} is none of ATIF 1")
     about = (told.extra or _Extra()).guiagent
-    name = told.trajectory_id or told.session_id or file.stem
     steps = [step for step in told.steps if not step.is_copied_context]
-    asked = next((_text(step.message) for step in steps if step.source == "user"), "")
-    about = replace(about, id=about.id or name, instruction=about.instruction or asked)
-    album = Album(file.parent)
+    id = about.id or told.trajectory_id or told.session_id
+    about = replace(about, id=id, instruction=about.instruction or _instruction(steps))
+    album = Album(root)
     turns: list[Turn] = []
     shown: Picture | None = None
     for step in steps:
@@ -185,7 +185,7 @@ def _episode(file: Path, told: _Document, dialect: Dialect) -> Entering:
         for result in step.observation.results if step.observation else []:
             shown = _last(result.content or "", album) or shown
     final = album.picture(about.final) if about.final else None
-    return Entering(str(file), about, turns, final or shown)
+    return Entering(at, about, turns, final or shown)
 
 
 def _reply(step: _TheirStep, dialect: Dialect, shown: Picture, last: bool) -> PolicyOutput | None:
@@ -194,17 +194,26 @@ def _reply(step: _TheirStep, dialect: Dialect, shown: Picture, last: bool) -> Po
         return PolicyOutput(text, error=error[:400])
     try:
         actions = [action for call in step.tool_calls or [] for action in _actions(call, dialect, shown)]
-    except (DialectError, ValidationError) as error:
-        return PolicyOutput(text, error=f"no such action: {str(error).splitlines()[0][:200]}")
-    if not actions and not last:
+    except DialectError as error:
+        return PolicyOutput(text, error=str(error))
+    if not actions and not (last and text):
         return None
     actions = actions or [Done()]
     return output(text or ACTIONS.dump_json(actions).decode(), actions)
 
 
+def _instruction(steps: Sequence[_TheirStep]) -> str:
+    """What the user says first; of a document without a user, what anybody says first."""
+    said = [(step.source, _text(step.message)) for step in steps if step.source != "system"]
+    return next((text for source, text in said if source == "user"), next((text for _, text in said), ""))
+
+
 def _actions(call: _Call, dialect: Dialect, shown: Picture) -> list[Action]:
-    if call.function_name in _TYPES:
-        return [ACTION.validate_python({**call.arguments, "type": call.function_name})]
+    """What a dialect reads from a call's arguments, with the function's name under the word that dialects
+    have for it, or without. Raises DialectError if it can read none of them."""
+    for named in ("type", "action_type", "action"):
+        with suppress(DialectError):
+            return dialect.parse(json.dumps({named: call.function_name, **call.arguments}), shown.size)
     return dialect.parse(json.dumps(call.arguments), shown.size)
 
 

@@ -18,6 +18,7 @@ from guiagent.errors import DialectError, UsageError
 from guiagent.formats.about import About
 from guiagent.formats.leaving import Counts
 from guiagent.formats.pictures import Picture
+from guiagent.formats.words import in_words
 from guiagent.seeds import DEMONSTRATIONS, EVALUATION
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Ending, PolicyOutput, Score, Step, Trajectory
@@ -117,7 +118,7 @@ def _said(turn: Turn, into: Dialect | None) -> PolicyOutput:
     """The reply, or the same actions in the words of another dialect, and as that one reads them back."""
     if into is None or turn.reply.error is not None:
         return turn.reply
-    text = into.render(ACTIONS.validate_python(turn.reply.actions), turn.picture.size)
+    text = in_words(ACTIONS.validate_python(turn.reply.actions), into, turn.picture.size)
     return output(text, into.parse(text, turn.picture.size))
 
 
@@ -159,12 +160,34 @@ def _ending(last: PolicyOutput) -> Ending:
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-def files(path: Path, suffix: str) -> list[Path]:
-    """Return the file, or those of a folder with this suffix. Raises UsageError if there is none."""
-    found = [path] if path.is_file() else sorted(one for one in path.glob(f"*{suffix}") if one.is_file())
-    if not found:
-        raise UsageError(f"there is no {suffix} file at {path}: give the file, or the folder that has it")
-    return found
+def objects(path: Path, kind: type[_T], *suffixes: str) -> Iterator[tuple[str, Path, _T]]:
+    """Yield the objects of a file, or of the files in a folder that have one of these suffixes, each with
+    where it is and the file's folder.
+
+    A .jsonl file has one a line; any other is an object or a list of them.
+
+    Raises:
+        UsageError: there is no file, or an object is not as it should be.
+    """
+    files = [path] if path.is_file() else sorted(one for one in path.glob("*") if one.suffix in suffixes)
+    if not files:
+        raise UsageError(
+            f"no {' or '.join(suffixes)} file at {path}: give the file, or the folder that has it"
+        )
+    for file in files:
+        found = lines(file, kind) if file.suffix == ".jsonl" else _members(file, kind)
+        for at, one in found:
+            yield at, file.parent, one
+
+
+def _members(file: Path, kind: type[_T]) -> Iterator[tuple[str, _T]]:
+    data = _whole(file)
+    if not data.lstrip().startswith(b"["):
+        yield str(file), decoded(data, kind, str(file))
+        return
+    members = decoded(data, list[kind], str(file))  # type: ignore[valid-type]
+    for number, member in enumerate(members):
+        yield f"{file}[{number}]", member
 
 
 def lines(file: Path, kind: type[_T]) -> Iterator[tuple[str, _T]]:
@@ -186,11 +209,15 @@ def lines(file: Path, kind: type[_T]) -> Iterator[tuple[str, _T]]:
 
 def document(file: Path, kind: type[_T]) -> _T:
     """Return a whole file, decoded. Raises UsageError if it is too long, or not as it should be."""
+    return decoded(_whole(file), kind, str(file))
+
+
+def _whole(file: Path) -> bytes:
     with _opened(file) as stream:
         data = stream.read(_MOST_LINE + 1)
     if len(data) > _MOST_LINE:
         raise UsageError(f"{file}: more than {_MOST_LINE // 2**20} MiB")
-    return decoded(data, kind, str(file))
+    return data
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from guiagent.actions import ACTIONS
 from guiagent.dialects import Dialect
 from guiagent.errors import DialectError
+from guiagent.formats.words import in_words
 from guiagent.seeds import EVALUATION
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Step, Trajectory
@@ -91,4 +92,4 @@ def _said(step: Step, dialect: Dialect) -> str:
             return step.policy.text
     except DialectError:
         pass
-    return dialect.render(actions, size)
+    return in_words(actions, dialect, size)

@@ -20,7 +20,7 @@ from guiagent.dialects.prompts import messages
 from guiagent.errors import UsageError
 from guiagent.formats import pictures
 from guiagent.formats.about import About
-from guiagent.formats.entering import Entering, Reading, Turn, files, lines, reply
+from guiagent.formats.entering import Entering, Reading, Turn, objects, reply
 from guiagent.formats.leaving import Leaving, Wish
 from guiagent.formats.pictures import Album, Picture
 from guiagent.types import Observation, PolicyOutput
@@ -97,13 +97,12 @@ class _Line(About, frozen=True, kw_only=True):
 
 
 def read(path: Path, reading: Reading) -> Iterator[Entering]:
-    """Yield the episodes of a JSONL file, or of those in a folder. Raises UsageError for what is wrong."""
-    for file in files(path, ".jsonl"):
-        for at, line in lines(file, _Line):
-            try:
-                yield _episode(at, line, file.parent, reading.dialect)
-            except UsageError as error:
-                raise UsageError(f"{at}: {error}") from None
+    """Yield the episodes of a file, or of a folder's JSONL files. Raises UsageError for what is wrong."""
+    for at, root, line in objects(path, _Line, ".jsonl"):
+        try:
+            yield _episode(at, line, root, reading.dialect)
+        except UsageError as error:
+            raise UsageError(f"{at}: {error}") from None
 
 
 def _episode(at: str, line: _Line, root: Path, dialect: Dialect) -> Entering:

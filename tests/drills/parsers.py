@@ -15,6 +15,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from tests.drills.episode_targets import episode_files
 from tests.drills.parser_targets import Target, targets
 from tests.drills.tally import Tally
 
@@ -86,7 +87,7 @@ def parsers(folder: Path, n: int) -> Tally:
     """`n` seconds for each parser."""
     tally = Tally.looking_for("inputs", "other errors", "forbidden events", "slow", "good ones refused")
     with contextlib.closing(asyncio.new_event_loop()) as loop:
-        for target in targets(folder, loop):
+        for target in [*targets(folder, loop), *episode_files(folder)]:
             tally.did("parsers")
             _warm(target)
             for data in target.good:
@@ -104,7 +105,7 @@ def fixed(folder: Path, inputs: int) -> Tally:
     """The same inputs for every parser at every call, as a test wants them."""
     tally = Tally.looking_for("inputs", "other errors", "forbidden events", "slow", "good ones refused")
     with contextlib.closing(asyncio.new_event_loop()) as loop:
-        for target in targets(folder, loop):
+        for target in [*targets(folder, loop), *episode_files(folder)]:
             _warm(target)
             _round(target, 0, inputs, tally)
     return tally

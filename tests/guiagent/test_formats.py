@@ -1,15 +1,20 @@
 """Trajectories out in the formats of others, and in again: the same actions, frames by digest, and scores."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from guiagent.actions import ACTIONS
+from guiagent.actions import ACTIONS, Scroll, Swipe, off_screen
 from guiagent.cli import app
-from guiagent.dialects import find_dialect
+from guiagent.dialects import DIALECTS, find_dialect
+from guiagent.errors import UsageError
+from guiagent.formats.words import in_words, turned
 from guiagent.seeds import EVALUATION
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Ending, PolicyOutput, Score, Step, Trajectory
@@ -97,7 +102,7 @@ def test_out_and_in_again_nothing_has_changed(run: Path, tmp_path: Path, form: s
     assert "1 episodes are on seeds of evaluation" in out.output
     back = invoke("import", tmp_path / "out", "--as", name, "--run", tmp_path / "back")
     assert back.exit_code == 0, back.output
-    assert "1 episodes are on seeds of evaluation" in back.output and "to learn" not in back.output
+    assert "1 episodes are on seeds of evaluation" in back.output and "guiagent train" not in back.output
     before, after = stored(run), stored(tmp_path / "back")
     del before["broken"]
     assert {id: told(one) for id, one in after.items()} == {id: told(one) for id, one in before.items()}
@@ -120,12 +125,45 @@ def test_faulted_episodes_are_kept_on_request_and_come_back_masked(
     assert not after.valid and after.fault is not None and after.fault.code == "crashed"
 
 
+def test_of_several_stores_an_id_begins_with_its_store(tmp_path: Path) -> None:
+    for policy in ("oracle", "random"):
+        with TrajectoryStore(tmp_path / "run" / policy / "trajectories") as store:
+            store.commit([played(store, "task/7")])
+    assert invoke("export", tmp_path / "run", "--as", "osworld", "--to", tmp_path / "out").exit_code == 0
+    assert invoke("import", tmp_path / "out", "--as", "osworld", "--run", tmp_path / "back").exit_code == 0
+    assert sorted(stored(tmp_path / "back")) == ["oracle/task/7", "random/task/7"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--as", "atif", "--dialect", "json"], "leave --dialect out"),
+        (["--as", "osworld", "--embed"], "--embed is for sft"),
+        (["--as", "sft", "--dialect", "wizard"], "no dialect 'wizard'"),
+    ],
+)
+def test_options_that_contradict_are_refused(run: Path, tmp_path: Path, words: list[str], said: str) -> None:
+    refused = invoke("export", run, "--to", tmp_path / "out", *words)
+    assert isinstance(refused.exception, UsageError) and said in str(refused.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_parquet_without_its_package_says_how_to_get_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refused = invoke("export", run, "--as", "parquet", "--to", tmp_path / "out")
+    assert "pip install 'guiagent[parquet]'" in str(refused.exception) and not (tmp_path / "out").exists()
+
+
 def test_successes_alone(run: Path, tmp_path: Path) -> None:
     out = invoke("export", run, "--as", "sft", "--to", tmp_path / "out", "--successes")
     assert "2 episodes" in out.output and "1 not successful" in out.output
 
 
 def test_messages_are_what_an_api_takes(run: Path, tmp_path: Path) -> None:
+    import datasets
+
     invoke("export", run, "--as", "sft", "--to", tmp_path / "out", "--dialect", "qwen3-computer")
     lines = (tmp_path / "out" / "train.jsonl").read_text().splitlines()
     chat = json.loads(lines[0])["messages"]
@@ -133,6 +171,10 @@ def test_messages_are_what_an_api_takes(run: Path, tmp_path: Path) -> None:
     first = chat[1]["content"]
     assert [part["type"] for part in first] == ["text", "image_url"]
     assert (tmp_path / "out" / first[1]["image_url"]["url"]).read_bytes() == picture("#106", (WIDTH, HEIGHT))
+    table = datasets.load_dataset(
+        "json", data_dir=str(tmp_path / "out"), cache_dir=str(tmp_path), split="train"
+    )
+    assert [row["score"]["value"] for row in table] == [1.0, 0.0, 1.0]
     dialect = find_dialect("qwen3-computer")
     said = [one["content"][0]["text"] for one in chat if one["role"] == "assistant"]
     assert [dialect.parse(text, (WIDTH, HEIGHT))[0].type for text in said] == [a[0]["type"] for a in ACTED]
@@ -159,14 +201,36 @@ def test_a_reply_without_an_action_is_shown_and_not_learned(tmp_path: Path) -> N
 
 def test_an_episode_that_a_language_cannot_tell_is_left_out(tmp_path: Path) -> None:
     with TrajectoryStore(tmp_path / "run") as store:
-        swipe = {"type": "swipe", "x1": 1, "y1": 9, "x2": 1, "y2": 1}
-        one = played(store, "swiped")
-        one.steps[1].policy = PolicyOutput("swipe", [swipe])
+        one = played(store, "opened")
+        one.steps[1].policy = PolicyOutput("open", [{"type": "open", "target": "Files"}])
         store.commit([one, played(store, "clicked")])
     out = invoke("export", tmp_path / "run", "--as", "osworld", "--to", tmp_path / "out")
     assert "1 episodes" in out.output and "1 with an action that the language has no words for" in out.output
     assert invoke("export", tmp_path / "run", "--as", "atif", "--to", tmp_path / "all").exit_code == 0
     assert len(list((tmp_path / "all").glob("*.json"))) == 2
+
+
+@given(*[st.integers(0, 999) for _ in range(2)], st.integers(-2000, 2000), st.integers(-2000, 2000))
+def test_a_scroll_is_the_swipe_against_it_and_back(x: int, y: int, dx: int, dy: int) -> None:
+    size = (1000, 1000)
+    swipe = turned(Scroll(x=x, y=y, dx=dx, dy=dy), size)
+    assert isinstance(swipe, Swipe) and off_screen(swipe, *size) is None
+    back = turned(swipe, size)
+    assert isinstance(back, Scroll)
+    for way, said, place in ((dx, back.dx, x), (dy, back.dy, y)):
+        assert said * way >= 0 and abs(said) <= abs(way) + 1
+        if abs(way) // 2 < min(place, 999 - place):
+            assert abs(said - way) <= 1
+
+
+@pytest.mark.parametrize("name", [name for name in DIALECTS if name != "anthropic-20241022"])
+def test_a_language_with_one_of_scroll_and_swipe_says_both(name: str) -> None:
+    dialect = find_dialect(name)
+    for action in (Scroll(x=500, y=300, dy=300), Swipe(x1=500, y1=450, x2=500, y2=150)):
+        (said,) = dialect.parse(in_words([action], dialect, (WIDTH, HEIGHT)), (WIDTH, HEIGHT))
+        assert isinstance(said, Scroll | Swipe)
+        as_scroll = said if isinstance(said, Scroll) else turned(said, (WIDTH, HEIGHT))
+        assert isinstance(as_scroll, Scroll) and as_scroll.dy > 0
 
 
 def test_atif_documents_pass_the_models_of_the_package(run: Path, tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def test_without_a_score_an_episode_is_masked_unless_it_is_a_demonstration(tmp_p
     folder = laid(tmp_path / "in", a__png=SCREENS[0], b__png=SCREENS[1], c__png=SCREENS[2])
     (folder / "all.jsonl").write_text(json.dumps({**PERSON, "screenshots": ["a.png", "b.png", "c.png"]}))
     done = brought("androidcontrol", folder, tmp_path / "run")
-    assert "1 of them have none" in done.output and "to learn from them" not in done.output
+    assert "1 of them have none" in done.output and "guiagent train" not in done.output
+    assert "import with --into" in done.output
     (one,) = stored(tmp_path / "run")
     assert not one.valid
 
@@ -244,6 +245,40 @@ def test_atif_of_another_agent_with_its_own_tool(tmp_path: Path) -> None:
     wrong = brought("atif", folder, tmp_path / "other", "--dialect", "androidworld")
     assert "1 without a valid action" in wrong.output
     assert stored(tmp_path / "other")[0].steps[0].policy.error is not None
+
+
+def test_lines_of_the_agent_data_protocol(tmp_path: Path) -> None:
+    """Nobody asks there, screenshots are steps of their own, and calls are named as the dataset has them."""
+    folder = laid(tmp_path / "in/0", a__png=SCREENS[0], b__png=SCREENS[1]).parent
+
+    def told(id: str) -> dict[str, Any]:
+        def seen(name: str) -> dict[str, Any]:
+            parts = [{"type": "image", "source": {"path": f"0/{name}.png"}, "extra": {"annotations": []}}]
+            return {"source": "agent", "message": "", "observation": {"results": [{"content": parts}]}}
+
+        scroll = {"tool_call_id": "1", "function_name": "scroll", "arguments": {"direction": "down"}}
+        steps = [
+            {"source": "agent", "message": "View the meetings", "extra": {"adp_class": "message_action"}},
+            seen("a"),
+            {"source": "agent", "message": "Scroll down", "tool_calls": [scroll]},
+            seen("b"),
+        ]
+        numbered = [{"step_id": number, **step} for number, step in enumerate(steps, 1)]
+        return {
+            "schema_version": "ATIF-v1.7",
+            "trajectory_id": id,
+            "agent": {"name": "adp"},
+            "steps": numbered,
+        }
+
+    (folder / "list.json").write_text(json.dumps([told("1"), told("2")]))
+    (folder / "lines.jsonl").write_text("\n".join(json.dumps(told(id)) for id in "34"))
+    done = brought("atif", folder, tmp_path / "run", "--dialect", "androidworld", "--into", "qwen3-mobile")
+    assert done.exit_code == 0, done.output
+    found = {one.id: one for one in stored(tmp_path / "run")}
+    assert sorted(found) == ["1", "2", "3", "4"]
+    assert [kinds(one) for one in found.values()] == [[["swipe"]]] * 4
+    assert {one.instruction for one in found.values()} == {"View the meetings"}
 
 
 # -- what is refused -----------------------------------------------------------------------------------------
