@@ -36,7 +36,9 @@ if TYPE_CHECKING:
         Wait,
         Zoom,
     )
+    from guiagent.agent import Agent, AgentStep, Limits
     from guiagent.client.sync import connect
+    from guiagent.client.sync_agent import SyncAgent
     from guiagent.errors import (
         DialectError,
         Fault,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "Agent",
+    "AgentStep",
     "Answer",
     "Click",
     "DialectError",
@@ -65,6 +69,7 @@ __all__ = [
     "KeyDown",
     "KeyUp",
     "LeaseError",
+    "Limits",
     "LongPress",
     "MouseDown",
     "MouseUp",
@@ -81,6 +86,7 @@ __all__ = [
     "Scroll",
     "Shell",
     "Swipe",
+    "SyncAgent",
     "Trajectory",
     "Type",
     "UsageError",
@@ -90,7 +96,14 @@ __all__ = [
     "connect",
 ]
 
-_HOMES = ("errors", "types", "actions", "client.sync")  # the cheapest to import first
+_HOMES = (
+    "errors",
+    "types",
+    "actions",
+    "client.sync",
+    "agent",
+    "client.sync_agent",
+)  # the cheapest to import first
 
 
 def __getattr__(name: str) -> Any:

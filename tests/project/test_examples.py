@@ -19,6 +19,10 @@ pytestmark = pytest.mark.browser
     ("script", "says"),
     [
         ("drive_a_browser.py", "the page is now called clicked"),
+        (
+            "find_and_click.py",
+            "0 I click on Forget me\n1 nothing is left to click\nthe run ended: agent_done",
+        ),
         ("evaluate_a_policy.py", "Score(value=1.0"),
         ("every_device.py", "phone    720x1280  typed, and kept as phone.png"),
     ],

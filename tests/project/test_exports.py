@@ -12,7 +12,7 @@ PUBLIC = {
     *("Answer", "Click", "Done", "Drag", "KeyChord", "KeyDown", "KeyUp", "LongPress", "MouseDown", "MouseUp"),
     *("Move", "Open", "Pinch", "PressButton", "Scroll", "Shell", "Swipe", "Type", "Wait", "Zoom"),
     *("DialectError", "FaultError", "GuiAgentError", "InfrastructureError", "LeaseError", "NotFoundError"),
-    *("UsageError", "WaitTimeoutError", "Node"),
+    *("UsageError", "WaitTimeoutError", "Node", "Agent", "AgentStep", "Limits", "SyncAgent"),
 }
 
 
