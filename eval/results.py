@@ -66,15 +66,16 @@ class SuiteResult:
     @property
     def tasks(self) -> tuple[TaskResult, ...]:
         """The totals of each task, in the suite's order."""
-        return tuple(
-            _sum(task, task in self.suite.train_tasks, [e for e in self.episodes if e.task == task])
-            for task in self.suite.tasks
-        )
+        played: dict[str, list[EpisodeResult]] = {task: [] for task in self.suite.tasks}
+        for episode in self.episodes:
+            played[episode.task].append(episode)
+        trained = set(self.suite.train_tasks)
+        return tuple(pooled_of(task, episodes, task in trained) for task, episodes in played.items())
 
     def pooled(self, trained: bool) -> TaskResult:
         """Return the totals over all training tasks, or over all unseen ones."""
-        names = self.suite.train_tasks if trained else self.suite.unseen_tasks
-        return _sum("all", trained, [e for e in self.episodes if e.task in names])
+        names = set(self.suite.train_tasks if trained else self.suite.unseen_tasks)
+        return pooled_of("all", [e for e in self.episodes if e.task in names], trained)
 
     def macro(self, trained: bool) -> float:
         """Return the mean of the tasks' rates, over training tasks or unseen ones."""
@@ -234,7 +235,8 @@ def write_json(path: Path, content: object) -> None:
     write_file(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 
-def _sum(task: str, trained: bool, episodes: list[EpisodeResult]) -> TaskResult:
+def pooled_of(task: str, episodes: Sequence[EpisodeResult], trained: bool = False) -> TaskResult:
+    """Return the totals of episodes under a name."""
     outcomes = [e.outcome for e in episodes]
     steps = [e.steps for e in episodes if e.outcome != "fault"]
     return TaskResult(

@@ -6,10 +6,11 @@ is kept.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -17,9 +18,10 @@ from eval.results import EpisodeResult, SuiteResult, episode_result, result_json
 from eval.suites.suite import Suite
 from guiagent.client import FarmClient
 from guiagent.client.play import DeviceSlot, play
+from guiagent.client.still import STILL, StillSlot
 from guiagent.episode import run_episode
 from guiagent.errors import InfrastructureError, UsageError
-from guiagent.protocols import Policy, Taskset
+from guiagent.protocols import Device, Policy, Taskset
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.catalogue import require_task
@@ -62,6 +64,14 @@ class Progress:
     faults: int
 
 
+class _Slot(Protocol):
+    """Where episodes are played: a leased device, or a screen of pictures in this process."""
+
+    async def play(self, episode: Callable[[Device], Awaitable[Trajectory]]) -> Trajectory: ...
+
+    async def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class _Schedule:
     """The state of each scheduled episode. A fault is final only after its last retry."""
@@ -87,7 +97,7 @@ class _Schedule:
 async def run_suite(
     benchmark: Benchmark,
     agent: Agent,
-    farm: FarmClient,
+    farm: FarmClient | None,
     out: Path,
     *,
     concurrency: int = 4,
@@ -95,8 +105,8 @@ async def run_suite(
 ) -> SuiteResult:
     """Run an agent over a suite and write `results.json` and `trajectories/` into `out`.
 
-    Asking for more episodes later continues from those that `out` has. Equal labels are taken for the same
-    policy; results of another label are refused.
+    A suite of pictures needs no farm. Asking for more episodes later continues from those that `out` has.
+    Equal labels are taken for the same policy; results of another label are refused.
 
     Raises:
         UsageError: `out` holds the results of another suite or policy, `episodes` is out of range, or the
@@ -113,7 +123,7 @@ async def run_suite(
             schedule.record(trajectory)
         missing = [job for job in jobs if not schedule.finished(job)]
 
-        async def episode(job: Job, slot: DeviceSlot) -> bool:
+        async def episode(job: Job, slot: _Slot) -> bool:
             """Play one episode; return True if it has to be run again."""
             trajectory = await slot.play(
                 lambda device: run_episode(
@@ -133,11 +143,19 @@ async def run_suite(
                 await slot.close()
             return not schedule.finished(job)
 
-        lease = partial(farm.lease, suite.device, grants=suite.grants, label=agent.label, wait=LEASE_WAIT_S)
-        await play(missing, [DeviceSlot(lease) for _ in range(concurrency)], episode)
+        await play(missing, [_slot(suite, agent.label, farm) for _ in range(concurrency)], episode)
     result = SuiteResult(suite, agent.label, tuple(schedule.results[job] for job in jobs))
     write_json(out / "results.json", result_json(result))
     return result
+
+
+def _slot(suite: Suite, label: str, farm: FarmClient | None) -> _Slot:
+    """Raises UsageError if a suite of devices has no farm."""
+    if suite.device == STILL:
+        return StillSlot()
+    if farm is None:
+        raise UsageError(f"suite {suite.name} needs a farm with a {suite.device}")
+    return DeviceSlot(partial(farm.lease, suite.device, grants=suite.grants, label=label, wait=LEASE_WAIT_S))
 
 
 class Claim(msgspec.Struct, forbid_unknown_fields=True):

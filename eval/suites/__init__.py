@@ -1,5 +1,6 @@
 """Suites by name: frozen task ids and seeds, run by `guiagent eval`."""
 
+from eval.suites import grounding
 from eval.suites.lab import LAB, LAB_PERTURBED
 from eval.suites.miniwob import MINIWOB
 from eval.suites.miniwob_demo import MINIWOB_DEMO
@@ -15,12 +16,15 @@ SUITES: dict[str, Suite] = {
 
 
 def find_suite(name: str) -> Suite:
-    """Find a suite by its name, of ours or of an installed package, or `osworld:PATH`.
+    """Find a suite by its name, of ours or of an installed package, `osworld:PATH`, or
+    `screenspot:FOLDER`.
 
     Raises UsageError if there is none, or a package's is no suite.
     """
     if name.startswith(PREFIX):
         return osworld_suite(name)
+    if name.startswith(grounding.PREFIX):
+        return grounding.screenspot_suite(name)
     if name in SUITES:
         return SUITES[name]
     others = plugins.names(plugins.SUITES)
@@ -29,5 +33,5 @@ def find_suite(name: str) -> Suite:
         if not isinstance(suite, Suite) or suite.name != name:
             raise UsageError(f"{name!r} of {plugins.SUITES} is not a Suite of that name")
         return suite
-    known = f"; known: {', '.join(sorted([*SUITES, *others]))}, {PREFIX}PATH"
+    known = f"; known: {', '.join(sorted([*SUITES, *others]))}, {PREFIX}PATH, {grounding.PREFIX}FOLDER"
     raise UsageError(f"no suite {name!r}{nearest(name, [*SUITES, *others]) or known}")

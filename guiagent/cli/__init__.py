@@ -309,7 +309,9 @@ def evaluate(
     run: Annotated[Path, typer.Option(help="Folder of the results. An interrupted run is continued.")] = Path(
         "runs/eval"
     ),
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 50,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Episodes per task; by default 50, or all that the suite has.")
+    ] = None,
     runs: Annotated[
         int, typer.Option(min=1, help="Play everything so many times: spread, pass@k and pass^k.")
     ] = 1,

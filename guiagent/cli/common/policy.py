@@ -8,6 +8,7 @@ from typing import Self
 
 from guiagent.dialects import find_dialect
 from guiagent.policies import (
+    CentrePolicy,
     ChatPolicy,
     ChatServer,
     NullPolicy,
@@ -25,6 +26,7 @@ BASELINES = {
     "random-element": RandomElementPolicy,
     "oracle": OraclePolicy,
 }
+SCRIPTED = {**BASELINES, "centre": CentrePolicy}  # all policies without a model
 PROBING = frozenset({"random-element", "oracle"})  # they read a task's probes "candidates" and "oracle"
 _FULL_HISTORY = HistoryConfig()
 
@@ -75,8 +77,8 @@ async def open_policy(name: str, settings: PolicySettings) -> AsyncIterator[Poli
     The policy is closed at the end of the context: a server's connections, or a model's thread.
     """
     async with AsyncExitStack() as held:
-        if name in BASELINES:
-            yield BASELINES[name]()
+        if name in SCRIPTED:
+            yield SCRIPTED[name]()
             return
         policy: Policy
         if name.startswith(("http://", "https://")):

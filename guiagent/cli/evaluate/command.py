@@ -7,7 +7,9 @@ from pathlib import Path
 import xxhash
 from rich.console import Console
 
+from eval.breakdown import breakdown_json
 from eval.repetitions import Repetitions, repetitions_json
+from eval.report.breakdown import breakdown_section, print_breakdown
 from eval.report.page import RunSummary, write_report, write_summary
 from eval.report.repetitions import print_repetitions, repetitions_section
 from eval.report.table import print_table
@@ -15,17 +17,20 @@ from eval.report.viewer import select
 from eval.results import Comparison, SuiteResult, read_result
 from eval.suites import find_suite
 from eval.suites.suite import Suite
-from guiagent.cli.common.farm import own_farm
+from guiagent.cli.common.farm import suite_farm
 from guiagent.cli.common.memory import PeakMemory
-from guiagent.cli.common.policy import BASELINES, PolicySettings
+from guiagent.cli.common.policy import BASELINES, SCRIPTED, PolicySettings
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit, versions
 from guiagent.cli.evaluate.evaluator import Evaluator
+from guiagent.client.still import STILL
 from guiagent.dialects import find_dialect
 from guiagent.errors import UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 from training.config import checkpoint_folder
+
+_EPISODES = 50  # per task, unless the user says how many or the suite has fewer
 
 
 def label_of(name: str, settings: PolicySettings) -> str:
@@ -33,7 +38,7 @@ def label_of(name: str, settings: PolicySettings) -> str:
 
     It is a baseline's name, or changes with a checkpoint's weights and the experiences in its prompts.
     """
-    if name in BASELINES:
+    if name in SCRIPTED:
         return name
     model = name.replace("/", "_") if "://" in name else _digest_of(name)
     experiences = settings.experiences
@@ -62,7 +67,8 @@ def measured(baselines: str, suite: Suite, policy: str) -> tuple[list[str], list
 
     Raises UsageError if that folder has no results of baselines on the suite.
     """
-    beside = [name for name in BASELINES if name != policy and (name != "oracle" or suite.oracle)]
+    known = SCRIPTED if suite.device == STILL else BASELINES
+    beside = [name for name in known if name != policy and (name != "oracle" or suite.oracle)]
     if baselines in ("all", "none"):
         return (beside if baselines == "all" else []), []
     folder = Path(baselines)
@@ -76,7 +82,7 @@ def evaluate(
     policy: str,
     suite: Suite,
     run: Path,
-    episodes: int,
+    episodes: int | None,
     devices: int,
     settings: PolicySettings,
     baselines: str = "all",
@@ -85,21 +91,25 @@ def evaluate(
     """Measure a policy `runs` times and the baselines once, print the table and write `report.html` and
     `summary.json`."""
     console = Console()
+    episodes = min(_EPISODES, suite.episodes) if episodes is None else episodes
     suite.seeds(episodes)
     played, known = measured(baselines, suite, policy)
-    if policy not in BASELINES and "://" not in policy:
+    if policy not in SCRIPTED and "://" not in policy:
         find_dialect(settings.dialect)
         checkpoint_folder(policy)
 
     async def work() -> list[SuiteResult]:
-        async with own_farm(devices, *suite.screen, kind=suite.device) as farm:
-            console.print(f"farm      {devices} {suite.device}s  live page {farm.live_url}", soft_wrap=True)
+        async with suite_farm(suite, devices) as farm:
+            if farm is not None:
+                console.print(
+                    f"farm      {devices} {suite.device}s  live page {farm.live_url}", soft_wrap=True
+                )
             results = []
             with StageLine(console, "1/1", "eval") as line:
                 for name, repetition in [*((policy, n) for n in range(runs)), *((one, 0) for one in played)]:
                     label = label_of(name, settings) + (f"-run{repetition + 1}" if repetition else "")
                     sampled = replace(settings, seed=repetition)
-                    evaluator = Evaluator(suite, farm.client, devices, sampled)
+                    evaluator = Evaluator(suite, farm.client if farm else None, devices, sampled)
                     results.append(await evaluator.measure(name, label, run / label, episodes, line))
             return results
 
@@ -108,6 +118,7 @@ def evaluate(
     first, beside = results[0], results[runs:]
     repeated = Repetitions(tuple(results[:runs]))
     print_table(results, console)
+    print_breakdown(results, console)
     print_repetitions(repeated, console)
     with TrajectoryStore(run / first.label / "trajectories", readonly=True) as store:
         trajectories = list(store)
@@ -143,7 +154,15 @@ def evaluate(
             [],
             select(none, trajectories, 12),
             store.frame,
-            more=repetitions_section(repeated),
+            more=breakdown_section(results) + repetitions_section(repeated),
         )
-    write_summary(run / "summary.json", summary, comparison, more={"repetitions": repetitions_json(repeated)})
+    write_summary(
+        run / "summary.json",
+        summary,
+        comparison,
+        more={
+            "repetitions": repetitions_json(repeated),
+            "breakdown": {result.label: breakdown_json(result) for result in results},
+        },
+    )
     console.print(f"report    {run / 'report.html'}", soft_wrap=True)

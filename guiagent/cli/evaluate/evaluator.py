@@ -22,7 +22,7 @@ class Evaluator:
     """A suite, so many devices of a farm to run it on, and the settings of the models among its policies."""
 
     suite: Suite
-    farm: FarmClient
+    farm: FarmClient | None  # None for a suite of pictures
     devices: int
     settings: PolicySettings
 
