@@ -23,6 +23,8 @@ def find_suite(name: str) -> Suite:
     """
     if name.startswith(PREFIX):
         return osworld_suite(name)
+    if name == grounding.OURS:
+        return grounding.grounding_suite()
     if name.startswith(grounding.PREFIX):
         return grounding.screenspot_suite(name)
     if name in SUITES:
@@ -33,5 +35,6 @@ def find_suite(name: str) -> Suite:
         if not isinstance(suite, Suite) or suite.name != name:
             raise UsageError(f"{name!r} of {plugins.SUITES} is not a Suite of that name")
         return suite
-    known = f"; known: {', '.join(sorted([*SUITES, *others]))}, {PREFIX}PATH, {grounding.PREFIX}FOLDER"
-    raise UsageError(f"no suite {name!r}{nearest(name, [*SUITES, *others]) or known}")
+    names = sorted([*SUITES, grounding.OURS, *others])
+    known = f"; known: {', '.join(names)}, {PREFIX}PATH, {grounding.PREFIX}FOLDER"
+    raise UsageError(f"no suite {name!r}{nearest(name, names) or known}")

@@ -1,22 +1,26 @@
-"""Suites of grounding items: `screenspot:FOLDER` has every item of the files in it."""
+"""Suites of grounding items: `grounding` has ours, `screenspot:FOLDER` all of the files in a folder."""
 
 from pathlib import Path
 
 from eval.suites.suite import Suite
 from guiagent.client.still import STILL
-from rewards.tasksets.grounding import Grounding
+from rewards.tasksets.grounding import OURS, Grounding, our_items
 
 PREFIX = "screenspot:"
 
 
+def grounding_suite() -> Suite:
+    """The suite of our own items. Raises UsageError if they are not rendered on this machine yet."""
+    return _suite(OURS, our_items())
+
+
 def screenspot_suite(name: str) -> Suite:
     """The suite `screenspot:FOLDER`; its digest covers items and pictures. Raises UsageError for bad ones."""
-    return suite_of(name, Path(name.removeprefix(PREFIX)))
+    return _suite(name, Grounding(Path(name.removeprefix(PREFIX))))
 
 
-def suite_of(name: str, folder: Path) -> Suite:
-    """A suite of the items in a folder, each played once, counted by platform, element and resolution too."""
-    tasks = Grounding(folder)
+def _suite(name: str, tasks: Grounding) -> Suite:
+    """A suite of items, each played once, counted by platform, element and resolution too."""
     items = tasks.items.values()
     return Suite(
         name=name,

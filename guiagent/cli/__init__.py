@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from guiagent.cli import dialects, mcp
-from guiagent.cli.evaluate import tasks
+from guiagent.cli.evaluate import grounding, tasks
 from guiagent.cli.farm import commands, image, profile
 from guiagent.cli.rewards import judge, propose
 from guiagent.cli.train import Launch
@@ -25,6 +25,7 @@ app = typer.Typer(
 app.add_typer(image.app, name="image")
 app.add_typer(profile.app, name="profile")
 app.add_typer(tasks.app, name="tasks")
+app.add_typer(grounding.app, name="grounding")
 app.add_typer(judge.app, name="judge")
 app.add_typer(propose.app)
 app.add_typer(dialects.app, name="dialects")

@@ -13,10 +13,14 @@ from eval.results import SuiteResult
 from eval.run import Agent, Benchmark, run_suite
 from eval.suites import find_suite
 from guiagent.cli import app
+from guiagent.cli.evaluate.grounding import render_into
+from guiagent.errors import UsageError
 from guiagent.policies import CentrePolicy, OraclePolicy, RandomElementPolicy, RandomPolicy
 from guiagent.protocols import Policy, Turn
+from guiagent.seeds import EVALUATION
 from guiagent.types import Observation, ObserveSpec, PolicyOutput
 from rewards.catalogue import find_taskset
+from rewards.tasksets.grounding import rendered_folder
 from tests.support.pictures import screenspot
 
 SPEC = ObserveSpec(frame="png")
@@ -98,3 +102,41 @@ def test_the_command_prints_groups_and_what_it_made_can_be_verified(tmp_path: Pa
     held = CliRunner().invoke(app, ["eval", "--verify", str(run / "random"), "--devices", "2"])
     assert held.exit_code == 0, held.output
     assert "12 of 12 came out again" in held.output
+
+
+@pytest.mark.browser
+def test_our_own_items_are_rendered_at_three_sizes_and_solved_by_their_boxes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GUIAGENT_HOME", str(tmp_path / "home"))
+    with pytest.raises(UsageError, match="guiagent grounding render"):
+        find_suite("grounding")
+    count = render_into(rendered_folder(), EVALUATION.start, screens=2, kinds=["browser", "lab"])
+    again = render_into(tmp_path / "again", EVALUATION.start, screens=2, kinds=["browser", "lab"])
+    suite = find_suite("grounding")
+    assert len(suite.tasks) == count == again
+    names = sorted(path.name for path in (tmp_path / "again").rglob("*.*"))
+    for name in names:  # the same seed, the same pixels
+        (one,), (two,) = (list(folder.rglob(name)) for folder in (rendered_folder(), tmp_path / "again"))
+        assert one.read_bytes() == two.read_bytes(), name
+    assert {"browser-3840x2160-00.png", "browser-1280x800-01.png", "lab-2160x3840-01.png"} <= set(names)
+
+    words = ["eval", "--suite", "grounding", "--policy", "oracle", "--run", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    groups = json.loads((tmp_path / "run" / "summary.json").read_text())["breakdown"]
+    rates = {label: found["groups"]["element"] for label, found in groups.items()}
+    assert rates["oracle"]["text"]["rate"] == rates["oracle"]["icon"]["rate"] == 1.0
+    assert rates["null"]["text"]["rate"] == rates["null"]["icon"]["rate"] == 0.0
+    assert set(groups["oracle"]["groups"]["resolution"]) == {"up to 1.5 MP", "1.5 to 5 MP", "4K and more"}
+    assert {"web text", "web icon", "mobile text"} <= set(groups["oracle"]["groups"]["platform and element"])
+
+
+def test_a_folder_that_is_not_empty_and_an_unknown_kind_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "kept").touch()
+    for words, said in (
+        ([str(tmp_path)], "has something in it"),
+        ([str(tmp_path / "new"), "--kinds", "toaster"], "no items are rendered on 'toaster'"),
+    ):
+        refused = CliRunner().invoke(app, ["grounding", "export", *words])
+        assert said in str(refused.exception)

@@ -23,11 +23,13 @@ from guiagent.cli.common.policy import BASELINES, SCRIPTED, PolicySettings
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit, versions
 from guiagent.cli.evaluate.evaluator import Evaluator
+from guiagent.cli.evaluate.grounding import render
 from guiagent.client.still import STILL
 from guiagent.dialects import find_dialect
 from guiagent.errors import UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
+from rewards.tasksets.grounding import OURS
 from training.config import checkpoint_folder
 
 _EPISODES = 50  # per task, unless the user says how many or the suite has fewer
@@ -56,6 +58,8 @@ def _digest_of(name: str) -> str:
 
 def chosen(suite: str, tasks: str | None) -> Suite:
     """Find a suite, or the one of its `tasks` alone: names or patterns, with commas. Raises UsageError."""
+    if suite == OURS:
+        render()
     found = find_suite(suite)
     return found if tasks is None else found.only([one.strip() for one in tasks.split(",") if one.strip()])
 

@@ -3,13 +3,35 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 
+import xxhash
+
+from guiagent.client.local_pool import state_dir
 from guiagent.errors import UsageError
 from rewards.tasksets.grounding.items import Item, content_digest, read_items
 from rewards.tasksets.grounding.task import GroundingTask
 
-__all__ = ["Grounding", "GroundingTask", "Item"]
+__all__ = ["OURS", "Grounding", "GroundingTask", "Item", "rendered_folder"]
+
+OURS = "grounding"  # the taskset of our own items
+
+
+def rendered_folder() -> Path:
+    """Where this version's own items lie on this machine: another version renders its own."""
+    drawn = xxhash.xxh3_64()
+    for name in sorted(path.name for path in files(__package__).iterdir() if path.is_file()):
+        drawn.update(files(__package__).joinpath(name).read_bytes())
+    return state_dir() / OURS / drawn.hexdigest()
+
+
+def our_items(oracle: bool = False) -> "Grounding":
+    """The taskset of our own items. Raises UsageError if they are not rendered on this machine yet."""
+    folder = rendered_folder()
+    if not folder.is_dir():
+        raise UsageError("the items of grounding are not rendered yet: guiagent grounding render")
+    return Grounding(folder, oracle)
 
 
 class Grounding:

@@ -29,7 +29,7 @@ _MAX_FILE = 64 * 2**20  # bytes of a JSON file or a picture
 _MAX_TEXT = 2000  # characters of an instruction
 _PICTURES = ("screenspot_imgs", "screenspotv2_image", "images", ".")  # folders, as published
 _OF_SOURCE = {"windows": "desktop", "macos": "desktop", "linux": "desktop", "ios": "mobile"}
-_OF_SOURCE |= {"android": "mobile", "phone": "mobile", "desktop": "desktop"}
+_OF_SOURCE |= {"android": "mobile", "phone": "mobile", "lab": "mobile"}
 _CLASSES = ((1.5e6, "up to 1.5 MP"), (5e6, "1.5 to 5 MP"), (math.inf, "4K and more"))
 
 
