@@ -38,7 +38,7 @@ class StillDevice:
         self._touched: tuple[int, int] | None = None
 
     async def describe(self) -> Capabilities:
-        return Capabilities(STILL, *self._shown.size, ["state"], "pictures")
+        return Capabilities(STILL, 0, 0, ["state"], "pictures, each of its own size")
 
     async def reset(self, seed: int, baseline: ResetSpec, spec: ObserveSpec) -> Observation:
         """Show another picture. Raises FaultError (origin "task") for a state that is none."""

@@ -4,8 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+from urllib.parse import urlsplit, urlunsplit
 
+import xxhash
+
+from guiagent.cli.common.provenance import commit, versions
 from guiagent.dialects import find_dialect
 from guiagent.policies import (
     CentrePolicy,
@@ -68,6 +72,38 @@ def history_of(images: int | None) -> HistoryConfig:
 def load_experiences(library: Path | None) -> Experiences | None:
     """Load the experiences in a library's file. Raises what `training.experience.library.read` raises."""
     return None if library is None else read(library)
+
+
+def facts_of(name: str, settings: PolicySettings) -> dict[str, Any]:
+    """What a result says of its policy: engine, dialect, prompt, sampling, and the code that drove it."""
+    code = {"code": {"commit": commit(), **versions()}}
+    if name in SCRIPTED:
+        return {"policy": name, "engine": "scripted", **code}
+    dialect = find_dialect(settings.dialect)
+    words = f"{dialect.system}\0{dialect.prompt('')}".encode()
+    return {
+        "policy": _without_password(name),
+        "engine": "model server" if "://" in name else "this process",
+        "dialect": settings.dialect,
+        "prompt": xxhash.xxh3_64_hexdigest(words),
+        "history": settings.history.model_dump(),
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "frequency_penalty": settings.frequency_penalty,
+        "max_new_tokens": settings.max_new_tokens,
+        "max_pixels": settings.max_pixels,
+        "sampling_seed": settings.seed,
+        "experiences": settings.experiences.digest if settings.experiences else None,
+        **code,
+    }
+
+
+def _without_password(name: str) -> str:
+    """A policy's name as it may be published: an address without the user and password in it."""
+    if "://" not in name:
+        return name
+    parts = urlsplit(name)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
 
 
 @asynccontextmanager

@@ -48,7 +48,8 @@ def verify(run: Path, devices: int) -> None:
 
     async def play() -> Verification:
         async with suite_farm(suite, devices) as farm:
-            benchmark = Benchmark(suite, find_taskset(suite.taskset), len(seeds))
+            turns = recorded.stated.ran.max_steps
+            benchmark = Benchmark(suite, find_taskset(suite.taskset), len(seeds), turns)
             with StageLine(console, "1/1", "verify") as line:
                 again = await run_suite(
                     benchmark,
