@@ -49,6 +49,22 @@ class Effort:
     steps: float | None
     seconds: float | None
     tokens: float | None
+    tokens_out: float | None = None  # of its replies alone
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a million tokens of prompts and of replies cost, in any currency."""
+
+    tokens_in: float = 0.0
+    tokens_out: float = 0.0
+
+    def of(self, effort: Effort) -> float | None:
+        """What a success cost; None if its tokens are not known. A prompt's token is paid for once."""
+        if effort.tokens is None or effort.tokens_out is None:
+            return None
+        prompts = effort.tokens - effort.tokens_out
+        return (prompts * self.tokens_in + effort.tokens_out * self.tokens_out) / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +115,12 @@ class Repetitions:
         won = pooled(run.pooled(half).scheduled for run in self.runs for half in (True, False)).successes
         if not won:
             return Effort(None, None, None)
-        tokens = sum(e.tokens for e in episodes)
+        tokens, replies = sum(e.tokens for e in episodes), sum(e.tokens_out for e in episodes)
         return Effort(
             steps=sum(e.steps for e in episodes) / won,
             seconds=sum(e.seconds for e in episodes) / won,
             tokens=tokens / won if tokens else None,
+            tokens_out=replies / won if tokens else None,
         )
 
     def _episodes(self) -> Iterator[EpisodeResult]:
@@ -111,15 +128,22 @@ class Repetitions:
             yield from run.episodes
 
 
-def repetitions_json(found: Repetitions) -> dict[str, Any]:
+def repetitions_json(found: Repetitions, prices: Prices | None = None) -> dict[str, Any]:
     """The figures for programs."""
     effort = found.effort
+    cost = prices.of(effort) if prices else None
     return {
         "runs": len(found.runs),
         "train": _half_json(found.half(trained=True)),
         "unseen": _half_json(found.half(trained=False)),
         "stops": dict(found.stops),
-        "per_success": {"steps": effort.steps, "seconds": effort.seconds, "tokens": effort.tokens},
+        "per_success": {
+            "steps": effort.steps,
+            "seconds": effort.seconds,
+            "tokens": effort.tokens,
+            "tokens_out": effort.tokens_out,
+            "cost": cost,
+        },
     }
 
 

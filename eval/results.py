@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from eval.conditions import Conditions
 from eval.stats import Proportion, macro_mean, mcnemar_exact, newcombe
 from eval.suites.suite import Suite
 from guiagent.errors import InfrastructureError
@@ -19,6 +20,7 @@ from guiagent.storage.atomic import write_file
 from guiagent.types import StopReason, Trajectory
 
 Outcome = Literal["success", "failure", "fault"]
+_UNKNOWN = Conditions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class EpisodeResult:
     detail: str  # the score's reason, or the fault in one line
     trajectory: str  # the trajectory's id in the store
     tokens: int = 0  # of its prompts and replies; 0 where a server does not tell them
+    tokens_out: int = 0  # of its replies alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +65,21 @@ class SuiteResult:
     suite: Suite
     label: str
     episodes: tuple[EpisodeResult, ...]
+    ran: Conditions = _UNKNOWN  # nothing is known of results that older versions wrote
 
     @property
     def tasks(self) -> tuple[TaskResult, ...]:
         """The totals of each task, in the suite's order."""
-        return tuple(
-            _sum(task, task in self.suite.train_tasks, [e for e in self.episodes if e.task == task])
-            for task in self.suite.tasks
-        )
+        played: dict[str, list[EpisodeResult]] = {task: [] for task in self.suite.tasks}
+        for episode in self.episodes:
+            played[episode.task].append(episode)
+        trained = set(self.suite.train_tasks)
+        return tuple(pooled_of(task, episodes, task in trained) for task, episodes in played.items())
 
     def pooled(self, trained: bool) -> TaskResult:
         """Return the totals over all training tasks, or over all unseen ones."""
-        names = self.suite.train_tasks if trained else self.suite.unseen_tasks
-        return _sum("all", trained, [e for e in self.episodes if e.task in names])
+        names = set(self.suite.train_tasks if trained else self.suite.unseen_tasks)
+        return pooled_of("all", [e for e in self.episodes if e.task in names], trained)
 
     def macro(self, trained: bool) -> float:
         """Return the mean of the tasks' rates, over training tasks or unseen ones."""
@@ -128,6 +133,7 @@ def episode_result(trajectory: Trajectory, attempts: int) -> EpisodeResult:
         detail=detail,
         trajectory=trajectory.id,
         tokens=sum(len(s.policy.prompt_ids) + len(s.policy.completion_ids) for s in trajectory.steps),
+        tokens_out=sum(len(s.policy.completion_ids) for s in trajectory.steps),
     )
 
 
@@ -137,6 +143,7 @@ def result_json(result: SuiteResult) -> dict[str, Any]:
         "suite": result.suite.name,
         "digest": result.suite.digest,
         "label": result.label,
+        "ran": msgspec.to_builtins(result.ran),
         "tasks": [task_json(row) for row in result.tasks],
         "train_pooled": task_json(result.pooled(trained=True)),
         "unseen_pooled": task_json(result.pooled(trained=False)),
@@ -159,7 +166,7 @@ def read_result(path: Path, suite: Suite) -> SuiteResult:
         ) from error
     if found.digest != suite.digest:
         raise InfrastructureError(f"{path} is a result of another suite than {suite.name}")
-    return SuiteResult(suite, found.label, found.episodes)
+    return SuiteResult(suite, found.label, found.episodes, found.ran)
 
 
 class _Stored(msgspec.Struct):
@@ -168,6 +175,7 @@ class _Stored(msgspec.Struct):
     digest: str
     label: str
     episodes: tuple[EpisodeResult, ...]
+    ran: Conditions = _UNKNOWN
 
 
 def task_json(row: TaskResult) -> dict[str, Any]:
@@ -234,7 +242,8 @@ def write_json(path: Path, content: object) -> None:
     write_file(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 
-def _sum(task: str, trained: bool, episodes: list[EpisodeResult]) -> TaskResult:
+def pooled_of(task: str, episodes: Sequence[EpisodeResult], trained: bool = False) -> TaskResult:
+    """Return the totals of episodes under a name."""
     outcomes = [e.outcome for e in episodes]
     steps = [e.steps for e in episodes if e.outcome != "fault"]
     return TaskResult(

@@ -6,20 +6,25 @@ is kept.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
+from eval.conditions import EGRESS, conditions, read_devices, settings_digest
 from eval.results import EpisodeResult, SuiteResult, episode_result, result_json, write_json
+from eval.rows import result_csv
 from eval.suites.suite import Suite
 from guiagent.client import FarmClient
 from guiagent.client.play import DeviceSlot, play
+from guiagent.client.still import STILL, StillSlot
 from guiagent.episode import run_episode
 from guiagent.errors import InfrastructureError, UsageError
-from guiagent.protocols import Policy, Taskset
+from guiagent.protocols import Device, Policy, Taskset
+from guiagent.storage.atomic import write_file
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.catalogue import require_task
@@ -36,6 +41,7 @@ class Benchmark:
     suite: Suite
     taskset: Taskset
     episodes: int | None = None
+    max_steps: int | None = None  # turns of an episode, instead of each task's own number
 
     @property
     def jobs(self) -> list[Job]:
@@ -50,6 +56,7 @@ class Agent:
     policy: Policy
     label: str  # names the policy down to its weights, such as "tiny@1f3a"
     spec: ObserveSpec = field(default_factory=ObserveSpec)  # frames as in its training
+    facts: Mapping[str, Any] = field(default_factory=dict)  # settings of prompts and sampling, for the record
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,14 @@ class Progress:
     total: int
     successes: int
     faults: int
+
+
+class _Slot(Protocol):
+    """Where episodes are played: a leased device, or a screen of pictures in this process."""
+
+    async def play(self, episode: Callable[[Device], Awaitable[Trajectory]]) -> Trajectory: ...
+
+    async def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -87,7 +102,7 @@ class _Schedule:
 async def run_suite(
     benchmark: Benchmark,
     agent: Agent,
-    farm: FarmClient,
+    farm: FarmClient | None,
     out: Path,
     *,
     concurrency: int = 4,
@@ -95,8 +110,8 @@ async def run_suite(
 ) -> SuiteResult:
     """Run an agent over a suite and write `results.json` and `trajectories/` into `out`.
 
-    Asking for more episodes later continues from those that `out` has. Equal labels are taken for the same
-    policy; results of another label are refused.
+    A suite of pictures needs no farm. Asking for more episodes later continues from those that `out` has.
+    Equal labels are taken for the same policy; results of another label are refused.
 
     Raises:
         UsageError: `out` holds the results of another suite or policy, `episodes` is out of range, or the
@@ -106,25 +121,35 @@ async def run_suite(
     suite, jobs = benchmark.suite, benchmark.jobs
     for name in suite.tasks:
         require_task(benchmark.taskset, name)
-    _claim(out / "suite.json", suite, agent.label)
+    _claim(
+        out / "suite.json",
+        Claim(suite.name, suite.digest, agent.label, benchmark.max_steps, settings_digest(agent.facts)),
+    )
     schedule = _Schedule(jobs)
+    devices = read_devices(out / "devices.json")
     with TrajectoryStore(out / "trajectories") as store:
         for trajectory in store:
             schedule.record(trajectory)
         missing = [job for job in jobs if not schedule.finished(job)]
 
-        async def episode(job: Job, slot: DeviceSlot) -> bool:
+        async def episode(job: Job, slot: _Slot) -> bool:
             """Play one episode; return True if it has to be run again."""
-            trajectory = await slot.play(
-                lambda device: run_episode(
+
+            async def on(device: Device) -> Trajectory:
+                if (described := await device.describe()) not in devices:
+                    devices.append(described)
+                    write_json(out / "devices.json", devices)
+                return await run_episode(
                     benchmark.taskset.task(*job),
                     device,
                     agent.policy,
                     keep_frame=store.put_frame,
                     spec=agent.spec,
                     id="/".join((agent.label, *map(str, job), str(schedule.attempts[job]))),
+                    max_steps=benchmark.max_steps,
                 )
-            )
+
+            trajectory = await slot.play(on)
             store.commit([trajectory])
             schedule.record(trajectory)
             if on_progress:
@@ -133,24 +158,41 @@ async def run_suite(
                 await slot.close()
             return not schedule.finished(job)
 
-        lease = partial(farm.lease, suite.device, grants=suite.grants, label=agent.label, wait=LEASE_WAIT_S)
-        await play(missing, [DeviceSlot(lease) for _ in range(concurrency)], episode)
-    result = SuiteResult(suite, agent.label, tuple(schedule.results[job] for job in jobs))
+        await play(missing, [_slot(suite, agent.label, farm) for _ in range(concurrency)], episode)
+    ran = conditions(suite, devices, agent.facts, benchmark.max_steps)
+    result = SuiteResult(suite, agent.label, tuple(schedule.results[job] for job in jobs), ran)
     write_json(out / "results.json", result_json(result))
+    write_file(out / "results.csv", result_csv(result))
     return result
 
 
+def _slot(suite: Suite, label: str, farm: FarmClient | None) -> _Slot:
+    """Raises UsageError if a suite of devices has no farm."""
+    if suite.device == STILL:
+        return StillSlot()
+    if farm is None:
+        raise UsageError(f"suite {suite.name} needs a farm with a {suite.device}")
+    return DeviceSlot(
+        partial(farm.lease, suite.device, grants=suite.grants, label=label, egress=EGRESS, wait=LEASE_WAIT_S)
+    )
+
+
 class Claim(msgspec.Struct, forbid_unknown_fields=True):
-    """The suite and the policy (`label`) whose results a folder holds."""
+    """The suite and the policy (`label`) whose results a folder holds, and the turns that it gave them."""
 
     suite: str
     digest: str
     label: str
+    max_steps: int | None = None
+    settings: str | None = None  # digest of the policy's; None in folders of older versions
+
+    def __str__(self) -> str:
+        turns = f" in {self.max_steps} turns" if self.max_steps is not None else ""
+        return f"{self.label!r}{turns} on suite {self.suite} ({self.digest[:8]})"
 
 
-def _claim(path: Path, suite: Suite, label: str) -> None:
+def _claim(path: Path, ours: Claim) -> None:
     """Write down whose folder this is, or check that it is ours."""
-    ours = Claim(suite.name, suite.digest, label)
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Claim)
     except FileNotFoundError:
@@ -160,8 +202,12 @@ def _claim(path: Path, suite: Suite, label: str) -> None:
         raise InfrastructureError(f"{path} is damaged ({error}); choose another folder") from error
     except OSError as error:
         raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
-    if found != ours:
+    if found.settings is not None and found.settings != ours.settings:
         raise UsageError(
-            f"{path.parent} holds results of {found.label!r} on suite {found.suite} ({found.digest[:8]}), "
-            f"not of {label!r} on {suite.name} ({suite.digest[:8]}); choose another folder or remove it"
+            f"{path.parent} holds results of {found} with other settings of its prompts or sampling; "
+            "choose another folder or remove it"
+        )
+    if msgspec.structs.replace(found, settings=ours.settings) != ours:
+        raise UsageError(
+            f"{path.parent} holds results of {found}, not of {ours}; choose another folder or remove it"
         )

@@ -150,7 +150,8 @@ class Capabilities(msgspec.Struct, frozen=True, omit_defaults=True):
     width: int
     height: int
     features: list[str] = []
-    software: str = ""
+    software: str = ""  # what it runs, with versions
+    image: str = ""  # digest of the system it runs: of a VM's image, of a desktop's installed packages
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):

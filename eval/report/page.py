@@ -18,7 +18,7 @@ import msgspec
 
 from eval.report.curve import CurvePoint, clock, learning_curve, small_curve
 from eval.report.judged import JudgedRun, judged_json, judged_parts
-from eval.report.table import TRAINED, UNSEEN, fault_notes, percent, span
+from eval.report.table import MOST_ROWS, TRAINED, UNSEEN, fault_notes, percent, span
 from eval.report.viewer import Frames, cards, shown
 from eval.results import Comparison, TaskResult, summary_json, write_json
 from eval.stats import Proportion, mcnemar_exact, newcombe
@@ -219,13 +219,15 @@ def _table(comparison: Comparison) -> str:
 def _group(comparison: Comparison, trained: bool, width: int) -> str:
     """The rows of one half of the suite under its name, and its pooled row; "" if it has no tasks."""
     before, after, baselines = comparison.before, comparison.after, comparison.baselines
-    lines = "".join(
-        _line(before.tasks[i] if before else None, row, [b.tasks[i] for b in baselines])
-        for i, row in enumerate(after.tasks)
+    was = before.tasks if before else [None] * len(after.tasks)
+    rows = [
+        _line(old, row, beside)
+        for old, row, *beside in zip(was, after.tasks, *(b.tasks for b in baselines), strict=True)
         if row.trained == trained
-    )
-    if not lines:
+    ]
+    if not rows:
         return ""
+    lines = "".join(rows if len(rows) <= MOST_ROWS else [])
     name = (TRAINED if trained else UNSEEN).capitalize()
     pooled = _line(
         before.pooled(trained) if before else None,

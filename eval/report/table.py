@@ -6,9 +6,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from eval.breakdown import fault_reasons
 from eval.results import SuiteResult, TaskResult
 from guiagent.intervals import Interval
 
+MOST_ROWS = 150  # of a table by task: what has more tasks is shown in its groups
+_MOST_REASONS = 5  # of faults, per policy
 TRAINED = "training tasks, held-out seeds"
 UNSEEN = "tasks never trained on"
 
@@ -27,26 +30,46 @@ def print_table(results: Sequence[SuiteResult], console: Console) -> None:
     sections = [_section(results, trained) for trained in (True, False)]
     head = ["task", *(r.label for r in results), "faults"]
     if console.is_terminal:
-        table = Table(title=f"{results[0].suite.name}, 95% intervals", title_justify="left")
-        for name in head:  # as Text: a label must not be read as markup
-            table.add_column(Text(name))
+        table = _table(head, f"{results[0].suite.name}, 95% intervals")
         for section in filter(None, sections):
             for row in section[:-1]:
                 table.add_row(*map(Text, row))
             table.add_row(*map(Text, section[-1]), style="bold", end_section=True)
         console.print(table)
     else:
-        lines = [head, *(row for section in sections for row in section)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-        for line in lines:
-            cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-            console.out("  ".join(cells).rstrip(), highlight=False)
+        _print_plain(head, [row for section in sections for row in section], console)
     for note in fault_notes(results):
         console.out(note, highlight=False)
 
 
+def print_rows(head: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    """Print a table of texts, plain where the output is piped."""
+    if not console.is_terminal:
+        _print_plain(head, rows, console)
+        return
+    table = _table(head)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _table(head: Sequence[str], title: str | None = None) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in head:  # as Text: a label must not be read as markup
+        table.add_column(Text(name))
+    return table
+
+
+def _print_plain(head: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    lines = [head, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        console.out("  ".join(cells).rstrip(), highlight=False)
+
+
 def fault_notes(results: Sequence[SuiteResult]) -> list[str]:
-    """A sentence per policy with faults: its rates with them as failures, left out, and as successes."""
+    """For each policy with faults its rates with them as failures, left out, and as successes; and why."""
     notes = []
     for result in results:
         pools = [result.pooled(trained=True), result.pooled(trained=False)]
@@ -60,18 +83,27 @@ def fault_notes(results: Sequence[SuiteResult]) -> list[str]:
             )
             episodes = "1 episode" if faults == 1 else f"{faults} episodes"
             notes.append(f"{result.label}: {episodes} without a verdict; success {rates}")
+            reasons = fault_reasons(result).most_common()
+            notes += [
+                f"{result.label}: {n} of {task}: {why[:300]}" for (task, why), n in reasons[:_MOST_REASONS]
+            ]
+            if len(reasons) > _MOST_REASONS:
+                notes.append(f"{result.label}: {len(reasons) - _MOST_REASONS} more reasons in results.json")
     return notes
 
 
 def _section(results: Sequence[SuiteResult], trained: bool) -> list[list[str]]:
     """The rows of one half of the suite and its pooled row; empty if the suite has no such tasks."""
     rows = [
-        _row(row.task, [result.tasks[i] for result in results])
-        for i, row in enumerate(results[0].tasks)
-        if row.trained == trained
+        _row(cells[0].task, cells)
+        for cells in zip(*(result.tasks for result in results), strict=True)
+        if cells[0].trained == trained
     ]
+    if not rows:
+        return []
     name = TRAINED if trained else UNSEEN
-    return [*rows, _row(f"all {name}", [r.pooled(trained) for r in results])] if rows else []
+    pooled = _row(f"all {name}", [r.pooled(trained) for r in results])
+    return [*(rows if len(rows) <= MOST_ROWS else []), pooled]
 
 
 def _row(name: str, cells: Sequence[TaskResult]) -> list[str]:

@@ -1,5 +1,6 @@
 """Suites by name: frozen task ids and seeds, run by `guiagent eval`."""
 
+from eval.suites import grounding
 from eval.suites.lab import LAB, LAB_PERTURBED
 from eval.suites.miniwob import MINIWOB
 from eval.suites.miniwob_demo import MINIWOB_DEMO
@@ -8,6 +9,7 @@ from eval.suites.phone import PHONE, PHONE_UNSEEN_APPS
 from eval.suites.suite import Suite
 from guiagent import plugins
 from guiagent.errors import UsageError, nearest
+from rewards.tasksets.grounding import OURS
 
 SUITES: dict[str, Suite] = {
     suite.name: suite for suite in (LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS)
@@ -15,12 +17,17 @@ SUITES: dict[str, Suite] = {
 
 
 def find_suite(name: str) -> Suite:
-    """Find a suite by its name, of ours or of an installed package, or `osworld:PATH`.
+    """Find a suite by its name, of ours or of an installed package, `osworld:PATH`, or
+    `screenspot:FOLDER`.
 
     Raises UsageError if there is none, or a package's is no suite.
     """
     if name.startswith(PREFIX):
         return osworld_suite(name)
+    if name == OURS:
+        return grounding.grounding_suite()
+    if name.startswith(grounding.PREFIX):
+        return grounding.screenspot_suite(name)
     if name in SUITES:
         return SUITES[name]
     others = plugins.names(plugins.SUITES)
@@ -29,5 +36,6 @@ def find_suite(name: str) -> Suite:
         if not isinstance(suite, Suite) or suite.name != name:
             raise UsageError(f"{name!r} of {plugins.SUITES} is not a Suite of that name")
         return suite
-    known = f"; known: {', '.join(sorted([*SUITES, *others]))}, {PREFIX}PATH"
-    raise UsageError(f"no suite {name!r}{nearest(name, [*SUITES, *others]) or known}")
+    names = sorted([*SUITES, OURS, *others])
+    known = f"; known: {', '.join(names)}, {PREFIX}PATH, {grounding.PREFIX}FOLDER"
+    raise UsageError(f"no suite {name!r}{nearest(name, names) or known}")

@@ -1,7 +1,7 @@
 """The suite of MiniWoB++ pages with typing, lists, menus, mail and drags, none of them the demo's."""
 
 from eval.suites.suite import Suite
-from rewards.tasksets.miniwob import HEIGHT, STEP_TASKS, WIDTH
+from rewards.tasksets.miniwob import FAMILIES, HEIGHT, STEP_TASKS, WIDTH
 
 MINIWOB = Suite(
     name="miniwob",
@@ -11,4 +11,5 @@ MINIWOB = Suite(
     episodes=20,
     device="browser",
     screen=(WIDTH, HEIGHT),
+    groups={"family": {page: name for name, pages in FAMILIES.items() for page in pages}},
 )

@@ -24,4 +24,5 @@ def osworld_suite(name: str) -> Suite:
         grants=("shell",),
         oracle=False,
         content=tasks.digest,
+        groups={"app": {file.id: ", ".join(file.apps) or "none" for file in tasks}},
     )

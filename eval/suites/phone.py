@@ -2,9 +2,10 @@
 
 from eval.suites.suite import Suite
 from guiagent.wire import Grant
-from rewards.tasksets.phone import TRAIN_TEMPLATES, UNSEEN_APP_TEMPLATES, UNSEEN_TEMPLATES
+from rewards.tasksets.phone import TEMPLATES, TRAIN_TEMPLATES, UNSEEN_APP_TEMPLATES, UNSEEN_TEMPLATES
 
 _SCREEN = (720, 1280)
+_APPS = {"app": {name: one.packages[0].rsplit(".", 1)[-1] for name, one in TEMPLATES.items()}}
 _GRANTS: tuple[Grant, ...] = ("shell", "files")  # checks read the phone's state; there is no web page
 
 PHONE = Suite(
@@ -17,6 +18,7 @@ PHONE = Suite(
     screen=_SCREEN,
     grants=_GRANTS,
     oracle=False,
+    groups=_APPS,
 )
 PHONE_UNSEEN_APPS = Suite(
     name="phone-unseen-apps",
@@ -28,4 +30,5 @@ PHONE_UNSEEN_APPS = Suite(
     screen=_SCREEN,
     grants=_GRANTS,
     oracle=False,
+    groups=_APPS,
 )

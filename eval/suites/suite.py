@@ -1,8 +1,8 @@
 """The type of a suite: task ids and seeds that never change under the suite's name."""
 
 import fnmatch
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import msgspec
@@ -28,6 +28,8 @@ class Suite:
     grants: tuple[Grant, ...] = ("exec",)  # rights that the tasks' set-ups and checks need
     oracle: bool = True  # whether `OraclePolicy` can read the solution from its tasks
     content: str = ""  # digest of the files that define the tasks; "" if there are none
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
+    """Ways to count tasks together, such as "app": which group each task is in. The digest ignores them."""
 
     def __post_init__(self) -> None:
         for seed in (self.first_seed, self.first_seed + self.episodes - 1):

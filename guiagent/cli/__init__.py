@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from guiagent.cli import dialects, formats, mcp
-from guiagent.cli.evaluate import tasks
+from guiagent.cli.evaluate import grounding, tasks
 from guiagent.cli.farm import commands, image, profile
 from guiagent.cli.rewards import judge, propose
 from guiagent.cli.train import Launch
@@ -25,6 +25,7 @@ app = typer.Typer(
 app.add_typer(image.app, name="image")
 app.add_typer(profile.app, name="profile")
 app.add_typer(tasks.app, name="tasks")
+app.add_typer(grounding.app, name="grounding")
 app.add_typer(judge.app, name="judge")
 app.add_typer(propose.app)
 app.add_typer(dialects.app, name="dialects")
@@ -310,7 +311,9 @@ def evaluate(
     run: Annotated[Path, typer.Option(help="Folder of the results. An interrupted run is continued.")] = Path(
         "runs/eval"
     ),
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 50,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Episodes per task; by default 50, or all that the suite has.")
+    ] = None,
     runs: Annotated[
         int, typer.Option(min=1, help="Play everything so many times: spread, pass@k and pass^k.")
     ] = 1,
@@ -326,13 +329,26 @@ def evaluate(
     temperature: Annotated[
         float, typer.Option(help="Sampling temperature of the policy; 0 is greedy.")
     ] = 1.0,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Turns of an episode; by default each task's own.")
+    ] = None,
+    max_pixels: Annotated[
+        int | None,
+        typer.Option(min=1024, help="Pixels of a screenshot, at most, as a checkpoint sees it."),
+    ] = None,
+    price_in: Annotated[
+        float | None, typer.Option(min=0, help="Price of a million tokens of prompts: cost per success.")
+    ] = None,
+    price_out: Annotated[
+        float | None, typer.Option(min=0, help="Price of a million tokens of replies.")
+    ] = None,
     dialect: Dialect = "ui-tars",
     images: Images = None,
     experiences: Library = None,
 ) -> None:
     """Benchmark a policy on a suite beside the baselines: null, random, random-element and oracle."""
     from guiagent.cli.common.policy import PolicySettings, history_of, load_experiences
-    from guiagent.cli.evaluate.command import chosen
+    from guiagent.cli.evaluate.command import Asked, chosen
     from guiagent.cli.evaluate.command import evaluate as start
     from guiagent.cli.evaluate.stored import verify as play_again
 
@@ -345,9 +361,11 @@ def evaluate(
         temperature=temperature,
         dialect=dialect,
         history=history_of(images),
+        max_pixels=max_pixels,
         experiences=load_experiences(experiences),
     )
-    start(policy, chosen(suite, tasks), run, episodes, devices, settings, baselines, runs)
+    asked = Asked(episodes, devices, baselines, runs, max_steps, price_in, price_out)
+    start(policy, chosen(suite, tasks), run, settings, asked)
 
 
 @app.command("run")

@@ -2,6 +2,7 @@
 
 from guiagent.policies.chat import ChatPolicy, ChatServer
 from guiagent.policies.scripted import (
+    CentrePolicy,
     NullPolicy,
     OraclePolicy,
     RandomElementPolicy,
@@ -10,6 +11,7 @@ from guiagent.policies.scripted import (
 )
 
 __all__ = [
+    "CentrePolicy",
     "ChatPolicy",
     "ChatServer",
     "NullPolicy",

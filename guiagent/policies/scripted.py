@@ -54,6 +54,22 @@ class RandomPolicy:
         pass
 
 
+class CentrePolicy:
+    """A policy that clicks the middle of the frame: what a benchmark with large or central targets pays."""
+
+    def __init__(self, dialect: Dialect = _UI_TARS) -> None:
+        self._dialect = dialect
+
+    async def act(
+        self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
+    ) -> PolicyOutput:
+        click = Click(x=observation.width // 2, y=observation.height // 2)
+        return _step(self._dialect, click, observation)
+
+    def forget(self, episode: str) -> None:
+        pass
+
+
 class RandomElementPolicy:
     """A policy that clicks a random control: the baseline that a policy which sees the screen must beat.
 

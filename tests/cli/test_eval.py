@@ -60,7 +60,7 @@ def test_it_plays_what_is_asked_and_shows_what_is_known(tmp_path: Path) -> None:
     )
     assert first.exit_code == 0, first.output
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
-        *("oracle", "report.html", "summary.json")
+        *("card.md", "oracle", "report.html", "summary.json")
     ]
     second = CliRunner().invoke(
         app,

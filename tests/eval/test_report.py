@@ -362,7 +362,8 @@ def test_the_page_shows_the_numbers_the_curve_and_the_episodes(browser: Any, rep
     pooled = page.locator("tbody.pooled tr").first.locator("td").all_inner_texts()
     assert " ".join(pooled[2].split()) == "70% 57–80"
     assert page.locator(".pool .figures").first.inner_text().split() == ["27%", "→", "70%"]
-    assert page.locator(".notes li").count() == 1
+    notes = page.locator(".notes li").all_inner_texts()
+    assert len(notes) == 2 and notes[1] == "after: 2 of click-color: no score"
     assert page.locator("#curve polyline.line:visible").count() == 1 + len(
         TRAIN
     )  # the hostile task has a single point

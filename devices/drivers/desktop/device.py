@@ -19,6 +19,7 @@ from devices.drivers.deadline import deadline
 from devices.drivers.desktop import sandbox
 from devices.drivers.desktop.applications import command_for, is_url
 from devices.drivers.desktop.input import strokes
+from devices.drivers.desktop.packages import installed
 from devices.drivers.desktop.session import Session, require_programs
 from devices.drivers.desktop.x11 import XError
 from devices.egress.proxy import EgressProxy
@@ -73,11 +74,13 @@ class DesktopDevice:
 
     async def describe(self) -> Capabilities:
         width, height = self._config.width, self._config.height
+        programs, image = await asyncio.to_thread(installed, self._config.rootfs or Path("/"))
         if self._warning:
-            software = f"Xvfb, openbox; NOT ISOLATED from this machine ({self._warning})"
-            return Capabilities("desktop", width, height, ["a11y"], software)
+            software = f"{programs or 'Xvfb, openbox'}; NOT ISOLATED from this machine ({self._warning})"
+            return Capabilities("desktop", width, height, ["a11y"], software, image)
         features = ["a11y", "shell", "files", "osworld"]
-        return Capabilities("desktop", width, height, features, "Xvfb, openbox, bubblewrap")
+        software = programs or "Xvfb, openbox, bubblewrap"
+        return Capabilities("desktop", width, height, features, software, image)
 
     async def reset(self, seed: int, baseline: ResetSpec, spec: ObserveSpec) -> Observation:
         """Throw the session away and start another; open the baseline's page if it names one.

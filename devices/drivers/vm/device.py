@@ -93,7 +93,8 @@ class VmDevice:
     async def describe(self) -> Capabilities:
         machine = self._gold.machine
         features = ["shell", "files", "snapshot", "fork", "osworld", *(["a11y"] if self._ours else [])]
-        return Capabilities("vm", machine.width, machine.height, features, f"QEMU ({machine.accel})")
+        software, image = f"QEMU ({machine.accel})", self._gold.id
+        return Capabilities("vm", machine.width, machine.height, features, software, image)
 
     async def reset(self, seed: int, baseline: ResetSpec, spec: ObserveSpec) -> Observation:
         """End the guest and fork the baseline: the freshly booted desktop, or a snapshot."""

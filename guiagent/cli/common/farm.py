@@ -7,8 +7,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from eval.suites.suite import Suite
 from guiagent.client import FarmClient
 from guiagent.client.local_pool import endpoint_of, private_pool
+from guiagent.client.still import STILL
 from guiagent.storage.atomic import write_file
 from training.config import TrainConfig
 
@@ -40,6 +42,16 @@ async def own_farm(
         async with FarmClient(endpoint.url, endpoint.token) as client:
             page = Path(url2pathname(urlsplit(endpoint.page).path))
             yield Farm(client, endpoint.url, endpoint.token, endpoint.live_page, page.parent)
+
+
+@asynccontextmanager
+async def suite_farm(suite: Suite, devices: int) -> AsyncIterator[Farm | None]:
+    """Start devices for a suite as `own_farm` does; None for a suite of pictures, which needs none."""
+    if suite.device == STILL:
+        yield None
+        return
+    async with own_farm(devices, *suite.screen, kind=suite.device) as farm:
+        yield farm
 
 
 @asynccontextmanager

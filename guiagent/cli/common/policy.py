@@ -4,10 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+from urllib.parse import urlsplit, urlunsplit
 
+import xxhash
+
+from guiagent.cli.common.provenance import commit, versions
 from guiagent.dialects import find_dialect
 from guiagent.policies import (
+    CentrePolicy,
     ChatPolicy,
     ChatServer,
     NullPolicy,
@@ -25,6 +30,7 @@ BASELINES = {
     "random-element": RandomElementPolicy,
     "oracle": OraclePolicy,
 }
+SCRIPTED = {**BASELINES, "centre": CentrePolicy}  # all policies without a model
 PROBING = frozenset({"random-element", "oracle"})  # they read a task's probes "candidates" and "oracle"
 _FULL_HISTORY = HistoryConfig()
 
@@ -68,6 +74,38 @@ def load_experiences(library: Path | None) -> Experiences | None:
     return None if library is None else read(library)
 
 
+def facts_of(name: str, settings: PolicySettings) -> dict[str, Any]:
+    """What a result says of its policy: engine, dialect, prompt, sampling, and the code that drove it."""
+    code = {"code": {"commit": commit(), **versions()}}
+    if name in SCRIPTED:
+        return {"policy": name, "engine": "scripted", **code}
+    dialect = find_dialect(settings.dialect)
+    words = f"{dialect.system}\0{dialect.prompt('')}".encode()
+    return {
+        "policy": _without_password(name),
+        "engine": "model server" if "://" in name else "this process",
+        "dialect": settings.dialect,
+        "prompt": xxhash.xxh3_64_hexdigest(words),
+        "history": settings.history.model_dump(),
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "frequency_penalty": settings.frequency_penalty,
+        "max_new_tokens": settings.max_new_tokens,
+        "max_pixels": settings.max_pixels,
+        "sampling_seed": settings.seed,
+        "experiences": settings.experiences.digest if settings.experiences else None,
+        **code,
+    }
+
+
+def _without_password(name: str) -> str:
+    """A policy's name as it may be published: an address without the user and password in it."""
+    if "://" not in name:
+        return name
+    parts = urlsplit(name)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+
+
 @asynccontextmanager
 async def open_policy(name: str, settings: PolicySettings) -> AsyncIterator[Policy]:
     """Open a baseline, a server's http(s)://HOST/v1#MODEL, or a checkpoint that `checkpoint_folder` finds.
@@ -75,8 +113,8 @@ async def open_policy(name: str, settings: PolicySettings) -> AsyncIterator[Poli
     The policy is closed at the end of the context: a server's connections, or a model's thread.
     """
     async with AsyncExitStack() as held:
-        if name in BASELINES:
-            yield BASELINES[name]()
+        if name in SCRIPTED:
+            yield SCRIPTED[name]()
             return
         policy: Policy
         if name.startswith(("http://", "https://")):

@@ -3,11 +3,13 @@
 import importlib.metadata
 import platform
 import subprocess
+from functools import cache
 from pathlib import Path
 
 _PACKAGES = ("guiagent", "torch", "transformers", "pillow", "miniwob")  # what may change a result
 
 
+@cache
 def commit() -> str:
     """Return the checkout's commit, with "+" if files differ from it; "unknown" outside a checkout."""
     root = Path(__file__).parent
@@ -22,6 +24,7 @@ def commit() -> str:
         return "unknown"
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that may change a result, if they are installed."""
     found = {"python": platform.python_version()}

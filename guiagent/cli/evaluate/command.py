@@ -1,13 +1,16 @@
 """`guiagent eval`: benchmarks a policy on a suite beside the baselines; continues an interrupted run."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import xxhash
 from rich.console import Console
 
-from eval.repetitions import Repetitions, repetitions_json
+from eval.breakdown import breakdown_json
+from eval.repetitions import Prices, Repetitions, repetitions_json
+from eval.report.breakdown import breakdown_section, print_breakdown
+from eval.report.card import write_card
 from eval.report.page import RunSummary, write_report, write_summary
 from eval.report.repetitions import print_repetitions, repetitions_section
 from eval.report.table import print_table
@@ -15,17 +18,22 @@ from eval.report.viewer import select
 from eval.results import Comparison, SuiteResult, read_result
 from eval.suites import find_suite
 from eval.suites.suite import Suite
-from guiagent.cli.common.farm import own_farm
+from guiagent.cli.common.farm import suite_farm
 from guiagent.cli.common.memory import PeakMemory
-from guiagent.cli.common.policy import BASELINES, PolicySettings
+from guiagent.cli.common.policy import BASELINES, SCRIPTED, PolicySettings
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit, versions
 from guiagent.cli.evaluate.evaluator import Evaluator
+from guiagent.cli.evaluate.grounding import render
+from guiagent.client.still import STILL
 from guiagent.dialects import find_dialect
 from guiagent.errors import UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
+from rewards.tasksets.grounding import OURS
 from training.config import checkpoint_folder
+
+_EPISODES = 50  # per task, unless the user says how many or the suite has fewer
 
 
 def label_of(name: str, settings: PolicySettings) -> str:
@@ -33,7 +41,7 @@ def label_of(name: str, settings: PolicySettings) -> str:
 
     It is a baseline's name, or changes with a checkpoint's weights and the experiences in its prompts.
     """
-    if name in BASELINES:
+    if name in SCRIPTED:
         return name
     model = name.replace("/", "_") if "://" in name else _digest_of(name)
     experiences = settings.experiences
@@ -51,6 +59,8 @@ def _digest_of(name: str) -> str:
 
 def chosen(suite: str, tasks: str | None) -> Suite:
     """Find a suite, or the one of its `tasks` alone: names or patterns, with commas. Raises UsageError."""
+    if suite == OURS:
+        render()
     found = find_suite(suite)
     return found if tasks is None else found.only([one.strip() for one in tasks.split(",") if one.strip()])
 
@@ -62,7 +72,8 @@ def measured(baselines: str, suite: Suite, policy: str) -> tuple[list[str], list
 
     Raises UsageError if that folder has no results of baselines on the suite.
     """
-    beside = [name for name in BASELINES if name != policy and (name != "oracle" or suite.oracle)]
+    known = SCRIPTED if suite.device == STILL else BASELINES
+    beside = [name for name in known if name != policy and (name != "oracle" or suite.oracle)]
     if baselines in ("all", "none"):
         return (beside if baselines == "all" else []), []
     folder = Path(baselines)
@@ -72,43 +83,60 @@ def measured(baselines: str, suite: Suite, policy: str) -> tuple[list[str], list
     return [], [read_result(folder / name / "results.json", suite) for name in there]
 
 
-def evaluate(
-    policy: str,
-    suite: Suite,
-    run: Path,
-    episodes: int,
-    devices: int,
-    settings: PolicySettings,
-    baselines: str = "all",
-    runs: int = 1,
-) -> None:
-    """Measure a policy `runs` times and the baselines once, print the table and write `report.html` and
-    `summary.json`."""
+@dataclass(frozen=True)
+class Asked:
+    """How much is played, on how many devices, beside what, and at which prices tokens are counted."""
+
+    episodes: int | None = None  # per task; None: 50, or all that the suite has
+    devices: int = 8
+    baselines: str = "all"  # as `measured` takes it
+    runs: int = 1
+    max_steps: int | None = None
+    price_in: float | None = None  # of a million tokens of prompts
+    price_out: float | None = None  # and of replies
+
+    @property
+    def prices(self) -> Prices | None:
+        """None if neither was given."""
+        if self.price_in is None and self.price_out is None:
+            return None
+        return Prices(self.price_in or 0.0, self.price_out or 0.0)
+
+
+def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, asked: Asked) -> None:
+    """Measure a policy and the baselines, print the tables, and write `report.html`, `summary.json` and
+    `card.md`."""
     console = Console()
+    episodes = min(_EPISODES, suite.episodes) if asked.episodes is None else asked.episodes
     suite.seeds(episodes)
-    played, known = measured(baselines, suite, policy)
-    if policy not in BASELINES and "://" not in policy:
+    played, known = measured(asked.baselines, suite, policy)
+    if policy not in SCRIPTED and "://" not in policy:
         find_dialect(settings.dialect)
         checkpoint_folder(policy)
 
     async def work() -> list[SuiteResult]:
-        async with own_farm(devices, *suite.screen, kind=suite.device) as farm:
-            console.print(f"farm      {devices} {suite.device}s  live page {farm.live_url}", soft_wrap=True)
-            results = []
+        async with suite_farm(suite, asked.devices) as farm:
+            if farm is not None:
+                console.print(
+                    f"farm      {asked.devices} {suite.device}s  live page {farm.live_url}", soft_wrap=True
+                )
+            results, client = [], farm.client if farm else None
+            plan = [*((policy, n) for n in range(asked.runs)), *((one, 0) for one in played)]
             with StageLine(console, "1/1", "eval") as line:
-                for name, repetition in [*((policy, n) for n in range(runs)), *((one, 0) for one in played)]:
+                for name, repetition in plan:
                     label = label_of(name, settings) + (f"-run{repetition + 1}" if repetition else "")
                     sampled = replace(settings, seed=repetition)
-                    evaluator = Evaluator(suite, farm.client, devices, sampled)
+                    evaluator = Evaluator(suite, client, asked.devices, sampled, asked.max_steps)
                     results.append(await evaluator.measure(name, label, run / label, episodes, line))
             return results
 
     with PeakMemory() as memory:
         results = [*asyncio.run(work()), *known]
-    first, beside = results[0], results[runs:]
-    repeated = Repetitions(tuple(results[:runs]))
+    first, beside = results[0], results[asked.runs :]
+    repeated = Repetitions(tuple(results[: asked.runs]))
     print_table(results, console)
-    print_repetitions(repeated, console)
+    print_breakdown(results, console)
+    print_repetitions(repeated, console, asked.prices)
     with TrajectoryStore(run / first.label / "trajectories", readonly=True) as store:
         trajectories = list(store)
         summary = RunSummary(
@@ -124,7 +152,8 @@ def evaluate(
                 "temperature": settings.temperature,
                 "dialect": settings.dialect,
                 "history": settings.history.model_dump(),
-                "runs": runs,
+                "runs": asked.runs,
+                "max_steps": asked.max_steps,
                 "device": suite.device,
                 "screen": suite.screen,
                 "grants": suite.grants,
@@ -143,7 +172,16 @@ def evaluate(
             [],
             select(none, trajectories, 12),
             store.frame,
-            more=repetitions_section(repeated),
+            more=breakdown_section(results) + repetitions_section(repeated, asked.prices),
         )
-    write_summary(run / "summary.json", summary, comparison, more={"repetitions": repetitions_json(repeated)})
+    write_summary(
+        run / "summary.json",
+        summary,
+        comparison,
+        more={
+            "repetitions": repetitions_json(repeated, asked.prices),
+            "breakdown": {result.label: breakdown_json(result) for result in results},
+        },
+    )
+    write_card(run / "card.md", repeated, beside, asked.prices)
     console.print(f"report    {run / 'report.html'}", soft_wrap=True)

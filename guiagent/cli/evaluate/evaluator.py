@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from eval.results import SuiteResult
 from eval.run import Agent, Benchmark, run_suite
 from eval.suites.suite import Suite
-from guiagent.cli.common.policy import PROBING, PolicySettings, open_policy
+from guiagent.cli.common.policy import PROBING, PolicySettings, facts_of, open_policy
 from guiagent.cli.common.progress import StageLine
 from guiagent.client import FarmClient
 from guiagent.types import ObserveSpec
@@ -22,9 +22,10 @@ class Evaluator:
     """A suite, so many devices of a farm to run it on, and the settings of the models among its policies."""
 
     suite: Suite
-    farm: FarmClient
+    farm: FarmClient | None  # None for a suite of pictures
     devices: int
     settings: PolicySettings
+    max_steps: int | None = None  # turns of an episode, instead of each task's own number
 
     async def measure(self, name: str, label: str, out: Path, episodes: int, line: StageLine) -> SuiteResult:
         """Run the policy `name`, as `open_policy` knows it, for `episodes` per task; progress is on `line`.
@@ -34,11 +35,12 @@ class Evaluator:
         oracle = self.suite.oracle and name in PROBING
         # Where the tasks do not say what can be touched, the tree does.
         spec = replace(_SPEC, tree=name == "random-element" and not oracle)
-        benchmark = Benchmark(self.suite, find_taskset(self.suite.taskset, oracle=oracle), episodes)
+        taskset = find_taskset(self.suite.taskset, oracle=oracle)
+        benchmark = Benchmark(self.suite, taskset, episodes, self.max_steps)
         async with open_policy(name, self.settings) as policy:
             return await run_suite(
                 benchmark,
-                Agent(policy, label, spec),
+                Agent(policy, label, spec, facts_of(name, self.settings)),
                 self.farm,
                 out,
                 concurrency=self.devices,

@@ -17,9 +17,9 @@ from eval.stats import mcnemar_exact, newcombe
 from eval.suites import find_suite
 from eval.suites.suite import Suite
 from eval.verification import RecordedPolicy, Verification, read_recorded, verified
-from guiagent.cli.common.farm import own_farm
+from guiagent.cli.common.farm import suite_farm
 from guiagent.cli.common.memory import PeakMemory
-from guiagent.cli.common.policy import BASELINES
+from guiagent.cli.common.policy import SCRIPTED
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit
 from guiagent.errors import InfrastructureError, UsageError
@@ -47,13 +47,14 @@ def verify(run: Path, devices: int) -> None:
         raise UsageError(f"{out} is there from an earlier verification: remove it to verify again")
 
     async def play() -> Verification:
-        async with own_farm(devices, *suite.screen, kind=suite.device) as farm:
-            benchmark = Benchmark(suite, find_taskset(suite.taskset), len(seeds))
+        async with suite_farm(suite, devices) as farm:
+            turns = recorded.stated.ran.max_steps
+            benchmark = Benchmark(suite, find_taskset(suite.taskset), len(seeds), turns)
             with StageLine(console, "1/1", "verify") as line:
                 again = await run_suite(
                     benchmark,
                     Agent(RecordedPolicy(recorded.episodes), f"recorded {label}"),
-                    farm.client,
+                    farm.client if farm else None,
                     out,
                     concurrency=devices,
                     on_progress=lambda p: line.update(f"{label}: {p.done} of {p.total} episodes"),
@@ -164,7 +165,7 @@ def evaluation_of(run: Path) -> tuple[Path, Suite]:
 def _policies(run: Path) -> list[Path]:
     """Folders of results in a run; those of baselines only where there is nothing else."""
     found = sorted(path.parent for path in run.glob("*/results.json"))
-    return [path for path in found if path.name not in BASELINES] or found
+    return [path for path in found if path.name not in SCRIPTED] or found
 
 
 def _flips(comparison: Comparison) -> list[str]:

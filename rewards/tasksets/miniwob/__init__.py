@@ -18,7 +18,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from guiagent.errors import UsageError
-from rewards.tasksets.miniwob.pages import CLICKS, GROUNDING, STEPS, TRAIN, UNSEEN
+from rewards.tasksets.miniwob.pages import (
+    CHOICES,
+    CLICKS,
+    DRAGS,
+    FIELDS,
+    GROUNDING,
+    PLACES,
+    STEPS,
+    TRAIN,
+    UNSEEN,
+)
 from rewards.tasksets.miniwob.reader import READER, reading
 from rewards.tasksets.miniwob.task import HEIGHT, STATE, WIDTH, MiniWobTask
 
@@ -26,6 +36,13 @@ TRAIN_TASKS: tuple[str, ...] = tuple(TRAIN)
 UNSEEN_TASKS: tuple[str, ...] = tuple(UNSEEN)
 GROUNDING_TASKS: tuple[str, ...] = tuple(GROUNDING)
 STEP_TASKS: tuple[str, ...] = tuple(STEPS)
+FAMILIES = {
+    "clicks": tuple(CLICKS),
+    "fields": tuple(FIELDS),
+    "choices": tuple(CHOICES),
+    "places": tuple(PLACES),
+    "drags": tuple(DRAGS),
+}
 _PAGES = {**CLICKS, **STEPS}
 
 

@@ -1,0 +1,112 @@
+"""What a result ran on: devices and their software, the agent's surface, network, settings, evaluator."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import xxhash
+
+from eval.suites.suite import Suite
+from guiagent.client.still import STILL
+from guiagent.errors import InfrastructureError
+from guiagent.types import Capabilities
+
+EGRESS = ("public",)  # what the devices of an evaluation may reach, as `FarmClient.lease` says it
+_SOURCES = (".py", ".js", ".json", ".toml")
+Surface = Literal["GUI only", "GUI and shell"]
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """What must be the same for two results of a suite to be comparable, and who was measured.
+
+    Attributes:
+        devices: each different one, as it described itself: kind, screen, features, software with versions,
+            digest of its image.
+        surface: whether the leases let an agent run shell commands beside using the screen.
+        network: what the devices could reach; empty for pictures, which reach nothing.
+        agent: settings of the policy's prompts and sampling, its engine and the code that drove it.
+        evaluator: digest of the code of tasks, checks and this runner.
+        max_steps: turns that an episode could have; None: each task's own number.
+    """
+
+    devices: tuple[Capabilities, ...] = ()
+    surface: Surface = "GUI only"
+    network: tuple[str, ...] = ()
+    agent: Mapping[str, Any] = {}
+    evaluator: str = ""
+    max_steps: int | None = None
+
+
+def conditions(
+    suite: Suite, devices: Iterable[Capabilities], agent: Mapping[str, Any], max_steps: int | None
+) -> Conditions:
+    """The conditions of an evaluation; equal devices are listed once, in an order that does not change."""
+    different = {msgspec.json.encode(one): one for one in devices}
+    return Conditions(
+        devices=tuple(different[key] for key in sorted(different)),
+        surface="GUI and shell" if "shell" in suite.grants else "GUI only",
+        network=() if suite.device == STILL else EGRESS,
+        agent=agent,
+        evaluator=evaluator_digest(),
+        max_steps=max_steps,
+    )
+
+
+def settings_digest(agent: Mapping[str, Any]) -> str:
+    """The xxh3-64 of what a policy's results depend on beside its label: not its place, nor the commit."""
+    kept = {name: value for name, value in agent.items() if name not in ("policy", "code")}
+    return xxhash.xxh3_64_hexdigest(msgspec.json.encode(kept, order="deterministic"))
+
+
+@cache
+def evaluator_digest() -> str:
+    """The xxh3-128 of the sources that set tasks up, check them and count: packages `rewards` and `eval`."""
+    found = xxhash.xxh3_128()
+    for package in ("rewards", "eval"):
+        for path, source in _sources(files(package), package):
+            found.update(path.encode() + b"\0" + source.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def read_devices(path: Path) -> list[Capabilities]:
+    """Read the devices that an interrupted evaluation had so far; none if there is no such file.
+
+    Raises InfrastructureError if it cannot be read.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Capabilities])
+    except FileNotFoundError:
+        return []
+    except (OSError, msgspec.DecodeError) as error:
+        raise InfrastructureError(f"{path} is damaged ({error}); choose another folder") from error
+
+
+def told(found: Conditions) -> list[tuple[str, str]]:
+    """The conditions as names and one line each, for people."""
+    lines = []
+    for one in found.devices:
+        image = f", image {one.image}" if one.image else ""
+        lines.append(("device", f"{one.kind} {one.width}x{one.height}: {one.software}{image}"))
+    lines.append(("surface", found.surface))
+    lines.append(("network", ", ".join(found.network) or "none"))
+    lines += [(name, _line(value)) for name, value in found.agent.items() if value not in (None, "", [], {})]
+    if found.max_steps is not None:
+        lines.append(("max steps", str(found.max_steps)))
+    lines.append(("evaluator", found.evaluator))
+    return lines
+
+
+def _line(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _sources(folder: Traversable, path: str) -> Iterable[tuple[str, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        if entry.is_dir() and entry.name != "__pycache__":
+            yield from _sources(entry, f"{path}/{entry.name}")
+        elif entry.name.endswith(_SOURCES):
+            yield f"{path}/{entry.name}", entry
