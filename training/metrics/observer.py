@@ -91,7 +91,7 @@ class RunObserver:
         self._gap = GapMonitor()
         self._labels = LabelCounts()
         self._health = HealthMonitor(config.health, config.dialect)
-        self._utilization = UtilizationMeter(config.rollout.devices)
+        self._utilization = UtilizationMeter(config.devices)
         self._gpu = GpuMeter()
         self.phase = Phases()  # `with observer.phase("learning"): ...`
         self._metrics = Metrics(run, after_step=state.step, tracker=config.tracker)
