@@ -293,6 +293,11 @@ class TrainConfig(_Config):
         """How many devices the run has, of all kinds."""
         return sum(platform.devices for platform in self.all_platforms().values())
 
+    def devices_of(self, kind: str) -> int:
+        """How many devices of a kind the run has; of a single kind, it is taken to be the one asked for."""
+        sole = self.platforms == ()
+        return sum(one.devices for one in self.all_platforms().values() if sole or one.device.kind == kind)
+
 
 class WarmStartConfig(_Config):
     """`guiagent train --recipe tiny-sft`: the small policy from scripted demonstrations."""
