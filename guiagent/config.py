@@ -33,7 +33,7 @@ def load(
     """Load a model from its defaults, replaced by the file's values, then by `flags`, then by `overrides`.
 
     An override is `a.b=c`, where c is a TOML value, or else taken as a string. Dotted keys in `ignoring`, and
-    the tables below them, are left out of the file.
+    the tables below them, are left out of the file; `a.b` is a key of every table of an array `a`, too.
 
     Raises:
         UsageError: a value is invalid; one line names the file or flag, the key, and the nearest known key.
@@ -102,11 +102,12 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str =
 
 
 def _without(values: Mapping[str, Any], keys: Collection[str], prefix: str = "") -> dict[str, Any]:
-    return {
-        name: _without(value, keys, f"{prefix}{name}.") if isinstance(value, dict) else value
-        for name, value in values.items()
-        if prefix + name not in keys
-    }
+    def left(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [left(name, item) for item in value]
+        return _without(value, keys, f"{prefix}{name}.") if isinstance(value, dict) else value
+
+    return {name: left(name, value) for name, value in values.items() if prefix + name not in keys}
 
 
 def _shown(value: Any) -> str:

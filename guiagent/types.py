@@ -253,6 +253,7 @@ class Trajectory(msgspec.Struct, omit_defaults=True):
     group: str = ""  # shared by the members of one GRPO group
     group_index: int = 0
     group_size: int = 1
+    platform: str = ""  # of the run that rolled it out, if that has several
     started: float = 0.0  # seconds since the epoch
     seconds: float = 0.0
 

@@ -118,6 +118,17 @@ class DeviceConfig(_Config):
     farm: str | None = None  # address of a running pool; its token is $GUIAGENT_TOKEN
 
 
+class PlatformConfig(_Config):
+    """A platform: a kind of device, and the tasks that are trained on it beside those of other platforms."""
+
+    taskset: str = "miniwob"  # as in `TrainConfig`, like the tasks
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)
+    device: DeviceConfig = DeviceConfig()
+    devices: Positive = 4
+    share: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """Of the groups that may be open or wait for the trainer, beside the shares of the other platforms."""
+
+
 class OptimizationConfig(_Config):
     """How an optimiser step is computed: batch size, precision, optimiser, learning rate."""
 
@@ -263,6 +274,29 @@ class TrainConfig(_Config):
     evaluation: EvaluationConfig | None = None
     placement: PlacementConfig | None = None  # None: trainers first, a vLLM server on the next GPU
     ray: RayConfig = RayConfig()
+    platforms: tuple[PlatformConfig, ...] = ()
+    """Several kinds of device in one run, in place of `taskset`, `tasks`, `device` and `rollout.devices`;
+    only `device.farm` is all platforms'."""
+
+    def all_platforms(self) -> dict[str, PlatformConfig]:
+        """Return the platforms of the run by name, which is the kind of its devices; "" if there is only the
+        one that the config itself describes."""
+        if self.platforms:
+            return {platform.device.kind: platform for platform in self.platforms}
+        sole = PlatformConfig(
+            taskset=self.taskset, tasks=self.tasks, device=self.device, devices=self.rollout.devices
+        )
+        return {"": sole}
+
+    @property
+    def devices(self) -> int:
+        """How many devices the run has, of all kinds."""
+        return sum(platform.devices for platform in self.all_platforms().values())
+
+    def devices_of(self, kind: str) -> int:
+        """How many devices of a kind the run has; of a single kind, it is taken to be the one asked for."""
+        sole = self.platforms == ()
+        return sum(one.devices for one in self.all_platforms().values() if sole or one.device.kind == kind)
 
 
 class WarmStartConfig(_Config):

@@ -18,7 +18,7 @@ CONFIG = "config.toml"  # of a run's folder
 _BUDGETS = {"steps", "minutes", "env_steps", "checkpoint_minutes"}
 _WATCHING = {"evaluation", "health", "tracker", "validate_every", "planner"}  # the last: `guiagent seeds`
 _MACHINE = {
-    *("ray", "placement", "device.farm", "rollout.devices"),
+    *("ray", "placement", "device.farm", "rollout.devices", "platforms.devices"),
     *("rollout.vllm.urls", "rollout.vllm.max_model_len"),
     *("update.batch_tokens", "update.gradient_checkpointing", "update.compile"),
 }

@@ -46,7 +46,7 @@ from training.config import DeviceConfig, RolloutConfig
 from training.engine.publisher import Publisher
 from training.replay import Replay
 from training.replay.scheduler import Limits
-from training.rollout.dispatcher import RolloutDispatcher
+from training.rollout.dispatcher import PlatformRollouts, RolloutDispatcher
 from training.rollout.sampler import GroupSampler
 from training.rollout.worker import LocalRolloutWorker
 
@@ -274,20 +274,14 @@ async def _train(
         replay = Replay(None, 0, limits=limits)
         policy, tasks = _Policy(engine), _Tasks()
         device = DeviceConfig.model_construct(kind="sim")  # which no recipe may name
+        workers = [
+            LocalRolloutWorker(farm, policy, tasks, store.put_frame, f"bench {n}", device)
+            for n in range(DEVICES)
+        ]
+        config = RolloutConfig(devices=DEVICES, group_size=SIZE)
+        sampler = GroupSampler(tasks, Curriculum(tasks.names), config, random.Random(0))
         rollouts = RolloutDispatcher(
-            [
-                LocalRolloutWorker(farm, policy, tasks, store.put_frame, f"bench {n}", device)
-                for n in range(DEVICES)
-            ],
-            store,
-            replay,
-            GroupSampler(
-                tasks,
-                Curriculum(tasks.names),
-                RolloutConfig(devices=DEVICES, group_size=SIZE),
-                random.Random(0),
-            ),
-            on_trajectory=lambda trajectory: None,
+            {"": PlatformRollouts(workers, sampler)}, store, replay, on_trajectory=lambda trajectory: None
         )
         publisher = Publisher(engine, rollouts.published)  # type: ignore[arg-type]
         producing = asyncio.create_task(rollouts.run())

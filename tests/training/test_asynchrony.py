@@ -23,7 +23,7 @@ from training.config import RolloutConfig
 from training.engine.publisher import Publisher
 from training.replay import EpisodeRequest, Group, Replay
 from training.replay.scheduler import Limits
-from training.rollout.dispatcher import RolloutDispatcher
+from training.rollout.dispatcher import PlatformRollouts, RolloutDispatcher
 from training.rollout.proposals import Suggestion
 from training.rollout.sampler import GroupSampler
 from training.rollout.worker import WorkerLost
@@ -150,19 +150,15 @@ async def session(
         replay = Replay(None, 0, limits=limits, flat_groups=flat_groups)
         replay.restore(None, store)
         config = RolloutConfig(devices=devices, group_size=4, dynamic=dynamic)
+        workers = [
+            RolloutWorker(engine, rng, played, lost_rate, most, ending, [] if allowed is None else allowed)
+            for _ in range(devices)
+        ]
+        sampler = GroupSampler(
+            taskset or MiniWob(), Curriculum(["click-test"]), config, random.Random(0), replay.opened
+        )
         rollouts = RolloutDispatcher(
-            [
-                RolloutWorker(
-                    engine, rng, played, lost_rate, most, ending, [] if allowed is None else allowed
-                )
-                for _ in range(devices)
-            ],
-            store,
-            replay,
-            GroupSampler(
-                taskset or MiniWob(), Curriculum(["click-test"]), config, random.Random(0), replay.opened
-            ),
-            on_trajectory=lambda trajectory: None,
+            {"": PlatformRollouts(workers, sampler)}, store, replay, on_trajectory=lambda trajectory: None
         )
         running = asyncio.create_task(rollouts.run())
         try:

@@ -145,7 +145,7 @@ def observed(run: Path, updates: int, **figures: float) -> None:
     state = SimpleNamespace(step=0, seconds=1.0, episodes=0, env_steps=0, recorded=0)
     parts: Any = (state, Replay(None, 0), SimpleNamespace(stats=EngineStats()))
     observer = RunObserver(run, TrainConfig(), *parts, Counters())
-    rollouts = SimpleNamespace(stats=SimpleNamespace(per_second=1.0), faults=Counter())
+    rollouts = SimpleNamespace(stats=SimpleNamespace(per_second=1.0), faults=Counter(), lost={})
     try:
         for state.step in range(1, updates + 1):
             groups = [group(2 * state.step + i, 0.0, 0.0, stop="parse_error") for i in range(2)]

@@ -30,7 +30,7 @@ from training.config import RolloutConfig
 from training.replay import Group, Replay
 from training.replay.scheduler import Limits
 from training.rollout import proposals as files
-from training.rollout.dispatcher import RolloutDispatcher
+from training.rollout.dispatcher import PlatformRollouts, RolloutDispatcher
 from training.rollout.proposals import Proposals
 from training.rollout.sampler import GroupSampler
 from training.rollout.scoring import OutcomeScorer
@@ -155,11 +155,11 @@ async def roll(
             LocalRolloutWorker(farm, policy, taskset, store.put_frame, f"rollout {slot}")
             for slot in range(devices)
         ]
+        sampler = GroupSampler(taskset, curriculum, config, random.Random(0), replay.opened, proposals)
         rollouts = RolloutDispatcher(
-            workers,
+            {"": PlatformRollouts(workers, sampler)},
             store,
             replay,
-            GroupSampler(taskset, curriculum, config, random.Random(0), replay.opened, proposals),
             seen.trajectories.append,
             [judging],
         )

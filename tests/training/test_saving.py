@@ -61,7 +61,7 @@ class Replay:
 
 def state_of(folder: Path, learner: Learner) -> RunState:
     curriculum = Curriculum(["task"], weigh=CURRICULA["uniform"])
-    return RunState(folder, learner, Replay(), curriculum, random.Random(0))
+    return RunState(folder, learner, Replay(), {"": curriculum}, random.Random(0))
 
 
 async def test_training_goes_on_while_a_checkpoint_is_written_and_is_not_in_it(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import copy
 import json
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,7 +48,7 @@ class RunState:
     folder: Path
     learner: LearnerState
     replay: ReplayState
-    curriculum: Curriculum
+    curricula: Mapping[str, Curriculum]  # by platform
     rng: random.Random  # of the rollouts
     step: int = 0  # updates so far, and so the version of the weights
     seconds: float = 0.0  # of training, over all the run's sessions; `tick` brings it up to now
@@ -69,7 +69,10 @@ class RunState:
             self.step, self.refused = loaded.step, loaded.refused
             self.seconds = float(loaded.state["seconds"])
             self.recorded = loaded.state["told"]
-            self.curriculum.restore(loaded.state["curriculum"])
+            # Older checkpoints have one curriculum, of the one platform that a run had.
+            curricula = loaded.state.get("curricula") or {"": loaded.state["curriculum"]}
+            for platform, curriculum in self.curricula.items():
+                curriculum.restore(curricula[platform])
             loaded.restore_rng({"rollouts": self.rng})
             self.learner.load(loaded)
         self.replay.restore(loaded.state["replay"] if loaded else None, store, version=self.step)
@@ -87,7 +90,7 @@ class RunState:
                 {
                     "seconds": self.seconds,
                     "replay": self.replay.state(),
-                    "curriculum": self.curriculum.state(),
+                    "curricula": {name: one.state() for name, one in self.curricula.items()},
                     "learner": self.learner.state(),
                     "told": self.recorded,
                 }

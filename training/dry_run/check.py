@@ -1,6 +1,7 @@
 """Checks every part of a recipe that its config names, and estimates what a run costs."""
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -9,13 +10,12 @@ from transformers import AutoConfig
 
 from guiagent.errors import GuiAgentError, UsageError
 from guiagent.protocols import Taskset
-from rewards.catalogue import find_taskset, training_names
 from rewards.judges.config import JudgeConfig, StepJudgeConfig
 from training import placement
 from training.algorithms.adjusted import adjustments, algorithm_of
 from training.algorithms.algorithm import Algorithm
 from training.config import PlacementConfig, TrainConfig, checkpoint_folder
-from training.consistency import contradictions
+from training.consistency import contradictions, tasks_of, tasksets_of
 from training.dry_run import memory
 from training.dry_run.episode import Lengths, longest_episode
 from training.dry_run.finding import Finding
@@ -57,12 +57,12 @@ class DryRun(NamedTuple):
 async def dry_run(config: TrainConfig, machine: Machine) -> DryRun:
     """Check every part of the recipe. Problems that a user can solve are findings; no device is started."""
     algorithm, algorithm_line = _algorithm(config)
-    taskset, tasks_line, longest = _tasks(config)
+    tasksets, tasks_line, longest = _tasks(config)
     turns = min(longest, config.rollout.max_steps or longest)
     judged = config.judge is not None
     wrong = [
         Finding(part, missing=problem)
-        for part, problem in contradictions(config, taskset, algorithm, judged=judged)
+        for part, problem in contradictions(config, tasksets, algorithm, judged=judged)
     ]
     contradicted = {finding.what for finding in wrong}
     about_policy, table = await _policy(config, algorithm, turns, machine)
@@ -89,16 +89,21 @@ def _algorithm(config: TrainConfig) -> tuple[Algorithm | None, Finding]:
     return algorithm, Finding("algorithm", f"{algorithm.name}, arXiv {algorithm.paper}{changes}{signals}")
 
 
-def _tasks(config: TrainConfig) -> tuple[Taskset | None, Finding, int]:
+def _tasks(config: TrainConfig) -> tuple[Collection[Taskset], Finding, int]:
     """Check the tasks; also return the largest number of turns that one of them allows."""
     try:
-        taskset = find_taskset(config.taskset)
-        names = training_names(taskset, config.tasks)
-        longest = max(taskset.task(name, config.rollout.seed).max_steps for name in names)
+        tasksets = tasksets_of(config)
+        names = tasks_of(config, tasksets)
+        longest = max(
+            tasksets[platform].task(name, config.rollout.seed).max_steps
+            for platform, own in names.items()
+            for name in own
+        )
     except GuiAgentError as error:
-        return None, Finding("tasks", missing=str(error)), config.rollout.max_steps or _UNKNOWN_LENGTH
-    found = f"{len(names)} of {config.taskset}, by their own bound of {longest} turns"
-    return taskset, Finding("tasks", found), longest
+        return (), Finding("tasks", missing=str(error)), config.rollout.max_steps or _UNKNOWN_LENGTH
+    platforms = config.all_platforms()
+    counted = ", ".join(f"{len(own)} of {platforms[platform].taskset}" for platform, own in names.items())
+    return tasksets.values(), Finding("tasks", f"{counted}, by their own bound of {longest} turns"), longest
 
 
 async def _policy(
@@ -192,13 +197,12 @@ def _lengths(config: TrainConfig, lengths: Lengths, positions: int) -> Finding:
 def _cost(config: TrainConfig, turns: int, turn_seconds: float) -> Finding:
     episodes = config.steps * config.update.groups * config.rollout.group_size
     hours = episodes * turns * turn_seconds / 3600
-    devices = config.rollout.devices
+    kinds = " and ".join(f"{one.devices} {one.device.kind}s" for one in config.all_platforms().values())
     sooner = f", or {config.minutes:g} minutes of training" if config.minutes else ""
     return Finding(
         "cost",
         f"{episodes:,} episodes of up to {turns} turns, {episodes * turns:,} turns: {hours:,.0f} "
-        f"device-hours at {turn_seconds:g} s a turn, {hours / devices:,.1f} hours of {devices} "
-        f"{config.device.kind}s{sooner}",
+        f"device-hours at {turn_seconds:g} s a turn, {hours / config.devices:,.1f} hours of {kinds}{sooner}",
     )
 
 

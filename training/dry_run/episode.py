@@ -1,7 +1,7 @@
 """The longest episode that a recipe allows, played without a device or a model, to count its tokens.
 
-It is played against blank screenshots of the device's size, with a policy that only waits: prompts, history,
-dialect and contexts are the real ones, so the counts are those of training.
+It is played against blank screenshots of the largest device's size, with a policy that only waits: prompts,
+history, dialect and contexts are the real ones, so the counts are those of training.
 """
 
 import io
@@ -50,7 +50,7 @@ async def longest_episode(config: TrainConfig, encoder: Encoder, turns: int) -> 
     most = config.rollout.max_new_tokens
     spare = sum(most - len(step.policy.completion_ids) for step in trajectory.steps)
     found = contexts(trajectory)
-    picture = encoder.picture(_blank(config.device.width, config.device.height)).tokens
+    picture = encoder.picture(_blank(*_screen(config))).tokens
     sizes = [len(context.ids) for context in found]
     return Lengths(
         turns,
@@ -83,7 +83,7 @@ class _Waiting:
 
 
 async def _blank_episode(config: TrainConfig, encoder: Encoder, turns: int) -> Trajectory:
-    width, height = config.device.width, config.device.height
+    width, height = _screen(config)
     reply = encoder.completion(encoder.dialect.render([Wait()], (width, height)))
     policy = EnginePolicy(encoder, _Waiting(reply), config.rollout.history)
     shown = Observation(width, height, hash="blank", media_type="image/png", frame=_blank(width, height))
@@ -92,6 +92,12 @@ async def _blank_episode(config: TrainConfig, encoder: Encoder, turns: int) -> T
         past.append(PastTurn(shown, await policy.act("dry", _INSTRUCTION, past, shown)))
     steps = [Step(shown.hash, width, height, turn.output) for turn in past]
     return Trajectory("dry", "dry", 0, _INSTRUCTION, steps, "max_steps")
+
+
+def _screen(config: TrainConfig) -> tuple[int, int]:
+    """Return the size of the largest screen among the platforms."""
+    sizes = [(one.device.width, one.device.height) for one in config.all_platforms().values()]
+    return max(sizes, key=lambda size: size[0] * size[1])
 
 
 def _blank(width: int, height: int) -> bytes:

@@ -212,7 +212,7 @@ def ray_workers(
             raise_bugs(error)
     workers = [RayRolloutWorker(host, slot, shared) for host, slots in hosts for slot in slots]
     try:
-        yield RolloutWorkers(engine, workers, shared.committed)
+        yield RolloutWorkers(engine, {"": workers}, shared.committed)
     finally:
         engine.close()
 

@@ -5,7 +5,7 @@ the newest checkpoint; and then the parts that run beside the loop of `training.
 """
 
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from guiagent.errors import UsageError
 from guiagent.protocols import Taskset
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
-from rewards.catalogue import find_taskset, training_names
 from rewards.curriculum import CURRICULA, Curriculum
 from rewards.judges.log import STEP_VERDICTS, VERDICTS, StepVerdictLog, VerdictLog
 from rewards.judges.step import StepJudge, step_judge
@@ -29,7 +28,7 @@ from training.checkpoints import checkpoint
 from training.checkpoints.mirror import RunFolder
 from training.checkpoints.run_state import RunState
 from training.config import TrainConfig, checkpoint_folder
-from training.consistency import contradictions
+from training.consistency import contradictions, tasks_of, tasksets_of
 from training.identity import claim, require_same
 from training.inputs.encoder import Encoder
 from training.launch.launcher import Launcher
@@ -39,8 +38,9 @@ from training.learner.learner import LearnerContext
 from training.learner.signals import SignalSources
 from training.metrics.observer import Counters, Progress, RunObserver
 from training.replay import Replay, adopt
+from training.replay.platforms import shared
 from training.replay.scheduler import Limits
-from training.rollout.dispatcher import RolloutDispatcher
+from training.rollout.dispatcher import PlatformRollouts, RolloutDispatcher
 from training.rollout.proposals import BookTrials, Proposals
 from training.rollout.sampler import GroupSampler
 from training.rollout.scoring import OutcomeScorer, StepLabeler
@@ -101,11 +101,12 @@ def _build_trainer(
 ) -> Trainer:
     """Build the trainer of a run, restored from the newest checkpoint; `held` closes its resources."""
     run = folder.path
-    taskset, algorithm = find_taskset(config.taskset), algorithm_of(config.update)
-    if found := next(contradictions(config, taskset, algorithm, judged=judge is not None), None):
-        raise UsageError(found.problem)
-    names = _task_names(config, taskset, store)
-    scoring = _Scoring.open(run, taskset, store, judge, labeller, held)
+    tasksets, algorithm = tasksets_of(config), algorithm_of(config.update)
+    found = contradictions(config, tasksets.values(), algorithm, judged=judge is not None)
+    if (first := next(found, None)) is not None:
+        raise UsageError(first.problem)
+    names = tasks_of(config, tasksets, begun=store)
+    scoring = _Scoring.open(run, tasksets.values(), store, judge, labeller, held)
 
     loaded = checkpoint.load(run / "checkpoints")
     began_with = checkpoint_folder(config.policy)
@@ -113,9 +114,11 @@ def _build_trainer(
     encoder = Encoder(began_with, config.dialect, config.max_pixels)
     seed = config.seed + (loaded.step if loaded else 0)  # a resumed run must not draw the same numbers again
     workers = held.enter_context(
-        launcher.open_workers(WorkerContext(run, encoder, seed, taskset, store.put_frame))
+        launcher.open_workers(WorkerContext(run, encoder, seed, tasksets, store.put_frame))
     )
-    turns = config.rollout.max_steps or max(taskset.task(name, 0).max_steps for name in names)
+    turns = config.rollout.max_steps or max(
+        tasksets[platform].task(name, 0).max_steps for platform, own in names.items() for name in own
+    )
     labels = labels_by_outcome if labeller is None else StepVerdicts(run / STEP_VERDICTS).labels
     context = LearnerContext(
         start=began_with,
@@ -129,18 +132,13 @@ def _build_trainer(
     replay = Replay(
         algorithm.replay,
         config.seed,
-        limits=Limits(
-            groups=config.update.groups,
-            max_staleness=config.update.max_staleness,
-            devices=config.rollout.devices,
-            sticky=config.device.kind == "browser",  # its page stays loaded: only the task is set up again
-            batches_in_vain=config.health.stop_after,
-        ),
+        limits=_limits(config),
         flat_groups=config.update.flat_groups or algorithm.flat_groups,
         min_std=algorithm.min_std,
     )
-    curriculum = Curriculum(names, weigh=CURRICULA[config.curriculum])
-    state = RunState(run / "checkpoints", learner, replay, curriculum, random.Random(config.seed))
+    weigh = CURRICULA[config.curriculum]
+    curricula = {platform: Curriculum(own, weigh=weigh) for platform, own in names.items()}
+    state = RunState(run / "checkpoints", learner, replay, curricula, random.Random(config.seed))
     state.load(loaded, store)
     if config.update.seeds is not None and loaded is None:
         with TrajectoryStore(config.update.seeds, readonly=True) as seeds:
@@ -162,17 +160,39 @@ def _build_trainer(
         if scoring.trials is not None:
             scoring.trials.add(trajectory)
 
-    sampler = GroupSampler(taskset, curriculum, config.rollout, state.rng, replay.opened, scoring.proposals)
+    platforms = {
+        name: PlatformRollouts(
+            workers.workers[name],
+            GroupSampler(
+                tasksets[name],
+                curricula[name],
+                config.rollout.model_copy(update={"devices": platform.devices}),
+                state.rng,
+                replay.opened,
+                scoring.proposals,
+            ),
+        )
+        for name, platform in config.all_platforms().items()
+    }
     judges = [judge for judge in (scoring.outcomes, scoring.steps) if judge is not None]
-    rollouts = RolloutDispatcher(workers.workers, store, replay, sampler, committed, judges)
+    rollouts = RolloutDispatcher(platforms, store, replay, committed, judges, workers.look)
     return Trainer(config, rollouts, store, replay, learner, weights, workers.engine, observer, state)
 
 
-def _task_names(config: TrainConfig, taskset: Taskset, store: TrajectoryStore) -> Sequence[str]:
-    """Return the tasks to train on; for "*" of a growing book, those that the run began with."""
-    if isinstance(taskset, BookTasks) and tuple(config.tasks) == ("*",):
-        return taskset.begun(t.task for t in store) or training_names(taskset, config.tasks)
-    return training_names(taskset, config.tasks)
+def _limits(config: TrainConfig) -> Mapping[str, Limits]:
+    """Return how far the rollouts of each platform may run ahead of the trainer."""
+    platforms = config.all_platforms()
+    alone = {
+        name: Limits(
+            groups=config.update.groups,
+            max_staleness=config.update.max_staleness,
+            devices=platform.devices,
+            sticky=platform.device.kind == "browser",  # its page stays loaded: only the task is set up again
+            batches_in_vain=config.health.stop_after,
+        )
+        for name, platform in platforms.items()
+    }
+    return shared(alone, {name: platform.share for name, platform in platforms.items()})
 
 
 @dataclass(frozen=True)
@@ -188,15 +208,16 @@ class _Scoring:
     def open(
         cls,
         run: Path,
-        taskset: Taskset,
+        tasksets: Iterable[Taskset],
         store: TrajectoryStore,
         judge: Judge | None,
         labeller: StepJudge | None,
         held: ExitStack,
     ) -> "_Scoring":
-        book = taskset if isinstance(taskset, BookTasks) else None
+        sole = next(iter(tasksets))  # books and proposals have a run of their own
+        book = sole if isinstance(sole, BookTasks) else None
         trials = BookTrials(book.path, store) if book else None
-        proposals = Proposals(run, store) if isinstance(taskset, Proposed) else None
+        proposals = Proposals(run, store) if isinstance(sole, Proposed) else None
         for journal in (trials, proposals):
             if journal is not None:
                 held.callback(journal.close)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from guiagent.errors import Fault
 from guiagent.types import Trajectory
 from rewards.judges.step import StepVerdict
 from training.algorithms.adjusted import algorithm_of
@@ -18,6 +19,7 @@ from training.learner.signals import known_answer
 from training.metrics.gpu import GpuMeter
 from training.metrics.health import Health, HealthMonitor, health
 from training.metrics.judge_agreement import GapMonitor, judged_and_true
+from training.metrics.platforms import PlatformFigures, PlatformMeter
 from training.metrics.utilisation import UtilizationMeter
 from training.metrics.writer import Metrics, Phases
 from training.replay import Group, Replay
@@ -45,6 +47,7 @@ class Progress:
     unlabelled: dict[str, int]  # rollouts of this session without step labels, by reason
     judged_gap: float | None  # judged minus true success of the newest audited rollouts
     gap_opened: bool
+    platforms: dict[str, PlatformFigures]  # {} with only one
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,9 @@ class Rate(Protocol):
 
 class Rollouts(Protocol):
     """The counters of `training.rollout.dispatcher.RolloutDispatcher`."""
+
+    @property
+    def lost(self) -> Mapping[str, Fault]: ...
 
     @property
     def stats(self) -> Rate: ...
@@ -91,7 +97,9 @@ class RunObserver:
         self._gap = GapMonitor()
         self._labels = LabelCounts()
         self._health = HealthMonitor(config.health, config.dialect)
-        self._utilization = UtilizationMeter(config.rollout.devices)
+        self._utilization = UtilizationMeter(config.devices)
+        platforms = config.all_platforms()
+        self._platforms = PlatformMeter({name: platform.devices for name, platform in platforms.items()})
         self._gpu = GpuMeter()
         self.phase = Phases()  # `with observer.phase("learning"): ...`
         self._metrics = Metrics(run, after_step=state.step, tracker=config.tracker)
@@ -109,6 +117,7 @@ class RunObserver:
         """Count an episode that was just committed to the store."""
         self._count(trajectory)
         self._utilization.episode(trajectory)
+        self._platforms.episode(trajectory)
         if (both := judged_and_true(trajectory)) is not None:
             self._gap.add(*both)
 
@@ -118,9 +127,13 @@ class RunObserver:
         Raises what `Counters.check` raises, InfrastructureError if the disk is full or failing, and
         StalledError, when the figures are written, if the run has learned nothing for too long.
         """
-        progress = self._progress(groups, update, rollouts)
+        seconds, phases = self.phase.read()
+        platforms = self._platforms.figures(seconds, groups, rollouts.lost)
+        progress = self._progress(groups, update, rollouts, platforms)
         self._utilization.learned(groups, update.taught)
-        figures = self._replay_figures() | self._signal_figures(groups) | self._utilization_figures()
+        figures = self._replay_figures() | self._signal_figures(groups)
+        figures |= self._utilization.figures(seconds, phases, self._engine.stats) | self._gpu.figures()
+        figures["platforms"] = {name: one._asdict() for name, one in platforms.items()}
         self._metrics.update(asdict(progress) | update.metrics | figures | self._counters.check())
         self._state.recorded = self._state.episodes
         self._health.check()
@@ -131,7 +144,13 @@ class RunObserver:
         if self._counters.step_verdict is not None:
             self._labels.add(trajectory, self._counters.step_verdict(trajectory))
 
-    def _progress(self, groups: Sequence[Group], update: Update, rollouts: Rollouts) -> Progress:
+    def _progress(
+        self,
+        groups: Sequence[Group],
+        update: Update,
+        rollouts: Rollouts,
+        platforms: dict[str, PlatformFigures],
+    ) -> Progress:
         state, counters = self._state, self._counters
         found = health(groups, update)
         warnings = self._health.add(found)
@@ -150,12 +169,13 @@ class RunObserver:
             entropy=found.entropy,
             health=found,
             in_vain=self._health.in_vain,
-            warnings=warnings + self._gpu.warnings(),
+            warnings=warnings + self._gpu.warnings() + self._platforms.warnings(rollouts.lost),
             proposals=dict(counters.proposals),
             unjudged=dict(counters.unjudged),
             unlabelled=dict(counters.unlabelled),
             judged_gap=self._gap.gap,
             gap_opened=self._gap.opened,
+            platforms=platforms,
         )
 
     def _replay_figures(self) -> dict[str, Any]:
@@ -164,6 +184,7 @@ class RunObserver:
             "stale_groups": stats.stale,
             "invalid_groups": stats.invalid,
             "flat_groups": stats.flat,
+            "withdrawn_groups": stats.withdrawn,
             "masked": stats.masked,
             "replay_share": stats.replay_share,
             "staleness_histogram": stats.staleness,
@@ -180,7 +201,3 @@ class RunObserver:
             counted, self._labels = self._labels, LabelCounts()
             figures |= counted.figures()
         return figures
-
-    def _utilization_figures(self) -> dict[str, Any]:
-        seconds, phases = self.phase.read()
-        return self._utilization.figures(seconds, phases, self._engine.stats) | self._gpu.figures()

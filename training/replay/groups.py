@@ -16,6 +16,7 @@ class EpisodeRequest:
     seed: int
     index: int
     size: int  # of the group
+    platform: str = ""  # whose devices play it, in a run with several platforms
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Group:
     sampled: tuple[Trajectory, ...]
     members: tuple[Trajectory, ...]
     staleness: int  # policy versions between the trainer and the oldest token sampled here
+    platform: str = ""  # on whose devices `sampled` was rolled out, in a run with several
 
     @property
     def replayed(self) -> tuple[bool, ...]:
@@ -49,6 +51,7 @@ class ReplayStats:
     stale: int = 0  # groups dropped because a member was sampled too many policy versions ago
     invalid: int = 0  # groups dropped because too few members were valid
     flat: int = 0  # groups dropped because their outcomes were the same, or hardly differed
+    withdrawn: int = 0  # groups dropped while they were open, because their platform lost its devices
     masked: int = 0  # members whose outcome a fault or an unknown score hides
     trained: int = 0  # valid members handed to the trainer
     replayed: int = 0  # of these, the earlier episodes that a replay rule added

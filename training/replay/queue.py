@@ -10,7 +10,7 @@ holds `state()`; together they say which groups were consumed, so `restore` can 
 
 import random
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from statistics import pstdev
@@ -24,8 +24,10 @@ from training.algorithms.algorithm import FromBuffer, ReplayRule, RescueAllFail
 from training.algorithms.reward import earned, outcome
 from training.config import FlatGroups
 from training.replay.groups import EpisodeRequest, Group, ReplayStats, Span, oldest_version, span
+from training.replay.platforms import PlatformSchedulers
 from training.replay.rules import Buffer, drawn, failed, members, young
-from training.replay.scheduler import Limits, Scheduler, choose_batch
+from training.replay.scheduler import Limits, choose_batch
+from training.replay.shares import in_turn
 
 _BATCH_SYNCHRONOUS = Limits(groups=1, max_staleness=0, devices=1)
 
@@ -39,6 +41,7 @@ class _Pending:
     seed: int
     size: int
     version: int  # of the weights that sampled when it was opened
+    platform: str = ""
     members: dict[int, Trajectory] = field(default_factory=dict)
     span: Span | None = None  # of its tokens, once it has closed
     needs_rescue: bool = False  # all of it failed: it teaches nothing without an earlier success
@@ -58,7 +61,7 @@ class _Pending:
     @property
     def missing(self) -> list[EpisodeRequest]:
         return [
-            EpisodeRequest(self.id, self.task, self.seed, index, self.size)
+            EpisodeRequest(self.id, self.task, self.seed, index, self.size, self.platform)
             for index in range(self.size)
             if index not in self.members
         ]
@@ -71,7 +74,8 @@ class Replay:
     """The queue of groups from rollouts to the trainer, with the earlier episodes that `rule` adds to them.
 
     `limits` say how many groups the trainer takes at once, how old they may be, and so how far rollouts run
-    ahead of it: a `Scheduler` says what a device plays next.
+    ahead of it: a `Scheduler` says what a device plays next. With several platforms there are limits for
+    each, by name, which differ in devices and share (`training.replay.platforms.shared`).
 
     With `flat_groups` "drop" a group whose rewards are all the same is dropped and counted, because it
     teaches nothing (DAPO, arXiv 2503.14476); with "drop_by_outcome" one whose outcomes are, so that a judge's
@@ -87,7 +91,7 @@ class Replay:
         rule: ReplayRule | None,
         seed: int,
         *,
-        limits: Limits = _BATCH_SYNCHRONOUS,
+        limits: Limits | Mapping[str, Limits] = _BATCH_SYNCHRONOUS,
         flat_groups: FlatGroups = "keep",
         min_std: float = 0.0,
     ) -> None:
@@ -95,66 +99,97 @@ class Replay:
         self._flat_groups = flat_groups
         self._min_std = min_std
         self._seed = seed
-        self._limits = limits
-        self._scheduler: Scheduler[EpisodeRequest] = Scheduler(limits)
+        self._platforms = {"": limits} if isinstance(limits, Limits) else dict(limits)
+        self._limits = next(iter(self._platforms.values()))  # what they say of the trainer is the same
+        self._shares = {name: one.shares[one.place] for name, one in self._platforms.items()}
+        self._schedulers: PlatformSchedulers[EpisodeRequest] = PlatformSchedulers(self._platforms)
         self._opened = 0
         self._pending: dict[int, _Pending] = {}
         self._closed: deque[_Pending] = deque()  # those of `_pending` that the trainer may take, oldest first
+        self._withdrawn: set[int] = set()  # groups of platforms that lost their devices
         self._kept = Buffer(rule)
         self._stats = ReplayStats()
         self._in_vain = Counter[str]()  # groups dropped in a row when they closed, by reason
         self._changed = Condition()  # its lock is reentrant
 
-    def next(self, device: Hashable) -> EpisodeRequest | Literal["open", "wait"]:
+    def next(self, device: Hashable, platform: str = "") -> EpisodeRequest | Literal["open", "wait"]:
         """Say what a free device does: play this episode, open a group, or wait until something changes."""
         with self._changed:
-            return self._scheduler.next(device, pending=len(self._pending), ready=len(self._closed))
+            return self._schedulers.next(platform, device, ready=len(self._closed))
 
     @contextmanager
-    def opening(self) -> Iterator[None]:
+    def opening(self, platform: str = "") -> Iterator[None]:
         """Count one more group as open while it is being prepared: a proposal for it takes time."""
         with self._changed:
-            self._scheduler.opening += 1
+            self._schedulers.opening(platform, 1)
         try:
             yield
         finally:
             with self._changed:
-                self._scheduler.opening -= 1
+                self._schedulers.opening(platform, -1)
 
-    def open_group(self, task: str, seed: int, size: int, *, by: Hashable = None) -> str:
+    def open_group(self, task: str, seed: int, size: int, *, by: Hashable = None, platform: str = "") -> str:
         """Open a group of `size` episodes, sampled by the newest weights or later ones; return its id.
 
         `by` is the device that opens it.
         """
         with self._changed:
-            group = _Pending(self._opened, task, seed, size, self._scheduler.sampling)
+            group = _Pending(self._opened, task, seed, size, self._schedulers.sampling, platform)
             self._pending[group.number] = group
             self._opened += 1
-            self._scheduler.opened(group.id, group.missing, by=by)
+            self._schedulers.opened(platform, group.id, group.missing, by=by)
             return group.id
 
     def give_back(self, request: EpisodeRequest) -> None:
         """Offer an episode again whose device was lost: another device plays it."""
         with self._changed:
-            self._scheduler.returned(request.group, [request], self._pending[_number(request.group)].version)
+            if (group := self._pending.get(_number(request.group))) is not None:  # else it was withdrawn
+                self._schedulers.returned(group.platform, group.id, request, group.version)
 
     def published(self, version: int) -> None:
         """Note that from now on every token is sampled by weights of `version` or later."""
         with self._changed:
-            self._scheduler.published(version)
+            self._schedulers.published(version)
 
     def add(self, trajectory: Trajectory) -> list[float] | None:
         """Add a committed trajectory to its group; the last member closes the group.
 
-        Return the group's known outcomes if it closed, whether it will be learned from or not; else None.
+        Return the group's known outcomes if it closed, whether it will be learned from or not; else None, as
+        for a member of a withdrawn group.
 
         Raises `ValueError` for a group that is not open and for a member that is already there.
         """
         with self._changed:
-            group = self._pending.get(_number(trajectory.group))
+            if (number := _number(trajectory.group)) in self._withdrawn:
+                return None
+            group = self._pending.get(number)
             if group is None:
                 raise ValueError(f"trajectory {trajectory.id} belongs to no open group: {trajectory.group}")
             return self._place(group, trajectory)
+
+    def withdraw(self, platform: str) -> int:
+        """Drop the open groups of a platform that has lost all its devices, and count them.
+
+        Its closed groups are learned from, and its share of the room is the others' until it joins again. The
+        finished members of the open ones are not kept for later: those that finish first are short.
+        """
+        with self._changed:
+            open = [
+                group for group in self._pending.values() if group.platform == platform and not group.closed
+            ]
+            for group in open:
+                del self._pending[group.number]
+                self._schedulers.settled(platform)
+                self._withdrawn.add(group.number)
+            self._schedulers.leave(platform)
+            self._stats.withdrawn += len(open)
+            self._changed.notify_all()  # a batch may have waited for them
+            return len(open)
+
+    def join(self, platform: str) -> None:
+        """Give a platform its share of the room again: it has a device."""
+        with self._changed:
+            self._schedulers.join(platform)
 
     def take(self, *, current_version: int, timeout: float) -> list[Group]:
         """Take a batch of closed groups, chosen by `choose_batch`; return [] if `timeout` seconds pass.
@@ -175,12 +210,14 @@ class Replay:
         def chosen() -> list[_Pending] | None:
             self._drop_hopeless(current_version)
             open = [group.version for group in self._pending.values() if not group.closed]
-            closed = [group.version for group in self._closed]
+            turns = in_turn([group.platform for group in self._closed], self._shares)
+            waiting = [self._closed[index] for index in turns]
+            closed = [group.version for group in waiting]
             indices = choose_batch(
                 closed, open, current_version, groups=limits.groups, max_staleness=limits.max_staleness
             )
             if indices is not None:
-                return [self._closed[index] for index in indices]
+                return [waiting[index] for index in indices]
             if limits.batches_in_vain and self._in_vain.total() > limits.batches_in_vain * limits.groups:
                 raise _starved(self._in_vain)
             return None
@@ -194,7 +231,8 @@ class Replay:
             taken = [self._hand_over(group, current_version) for group in batch]
             for group in batch:  # only now: a batch's own successes must not rescue it
                 self._forget(group)
-            self._scheduler.took(current_version, at_play=len(self._pending) - len(self._closed))
+            at_play = Counter(group.platform for group in self._pending.values() if not group.closed)
+            self._schedulers.took(current_version, at_play)
             return taken + self._drawn(taken)
 
     def missing(self) -> list[EpisodeRequest]:
@@ -246,7 +284,7 @@ class Replay:
             return {
                 "opened": self._opened,
                 "pending": [
-                    [group.number, group.task, group.seed, group.size, group.version]
+                    [group.number, group.task, group.seed, group.size, group.version, group.platform]
                     for group in self._pending.values()
                 ],
                 "kept": self._kept.ids(),
@@ -278,7 +316,8 @@ class Replay:
                 number = _number(trajectory.group)
                 if number >= state["opened"]:  # a group opened after the checkpoint
                     task, seed, size = trajectory.task, trajectory.seed, trajectory.group_size
-                    group = _Pending(number, task, seed, size, oldest_version(trajectory))
+                    version_then = oldest_version(trajectory)
+                    group = _Pending(number, task, seed, size, version_then, trajectory.platform)
                     pending.setdefault(number, group)
                 if number in pending:
                     offered.append((pending[number], trajectory))
@@ -294,10 +333,9 @@ class Replay:
             for group, trajectory in offered:
                 self._place(group, trajectory)
             self._in_vain.clear()  # the recipe's tasks may have changed
-            self._scheduler = Scheduler(self._limits, version)
+            self._schedulers = PlatformSchedulers(self._platforms, version)
             for group in self._pending.values():
-                if not group.closed:
-                    self._scheduler.returned(group.id, group.missing, group.version)
+                self._schedulers.restored(group.platform, group.id, group.missing, group.version)
 
     def _place(self, group: _Pending, trajectory: Trajectory) -> list[float] | None:
         if not 0 <= trajectory.group_index < group.size or trajectory.group_index in group.members:
@@ -358,7 +396,7 @@ class Replay:
         stats.taken += 1
         stats.staleness += [0] * (old + 1 - len(stats.staleness))
         stats.staleness[old] += 1
-        return self._counted(Group(group.id, group.task, group.seed, sampled, learned, old))
+        return self._counted(Group(group.id, group.task, group.seed, sampled, learned, old, group.platform))
 
     def _drawn(self, fresh: list[Group]) -> list[Group]:
         """With `FromBuffer`, draw as many kept episodes as there are fresh ones, as one group of no task."""
@@ -380,6 +418,7 @@ class Replay:
     def _forget(self, group: _Pending) -> None:
         """Remove a settled group: offer its members to the buffer and count the masked ones."""
         del self._pending[group.number]
+        self._schedulers.settled(group.platform)
         for member in group.sampled:
             self._stats.masked += outcome(member) is None
             self._kept.add(member)

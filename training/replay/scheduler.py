@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Generic, Literal, TypeVar
 
+from training.replay.shares import apportion
+
 Request = TypeVar("Request")
 
 _SPARE_BATCHES = 2  # batches that may wait for the trainer
@@ -44,11 +46,22 @@ class Limits:
     arXiv 2509.23866.
     """
 
-    groups: int  # groups that the trainer takes at once
+    groups: int  # groups that the trainer takes at once, of all platforms
     max_staleness: int  # policy versions between the sampling of a group's oldest token and its update
     devices: int
     sticky: bool = False
     batches_in_vain: int = 50  # worth of groups that may be left out in a row before the run ends; 0: any
+    shares: tuple[float, ...] = (1.0,)  # of all platforms (`training.replay.platforms`)
+    place: int = 0  # of the platform with these devices among them
+
+    @property
+    def part(self) -> int:
+        """Groups of a batch that are this platform's, by its share."""
+        return apportion(self.groups, self.shares)[self.place]
+
+    def in_time(self, lag: int) -> int:
+        """Return how many groups, of all platforms, can be taken before one opened now is too old."""
+        return self.groups * (self.max_staleness + 1 - lag)
 
     def most_pending(self, lag: int) -> int:
         """Return how many groups may be open or wait for the trainer, a new one included.
@@ -57,7 +70,8 @@ class Limits:
         after all others. One group per device and one more batch keep devices and trainer busy; more groups
         would only become stale.
         """
-        return min(self.groups * (self.max_staleness + 1 - lag), self.devices + self.groups)
+        own = apportion(self.in_time(lag), self.shares)[self.place]
+        return min(own, self.devices + self.part)
 
 
 def choose_batch(
@@ -106,7 +120,7 @@ class Scheduler(Generic[Request]):
         self.opening = 0
         self.sampling = version  # version of the weights that sample: the oldest, if engines differ
         self._taking = version  # version at which the trainer takes its next batch
-        self._limits = limits
+        self.limits = limits
         self._at_play: float | None = None  # groups, as a moving average; None before the first update
         self._open: dict[Hashable, _Open[Request]] = {}
         self._oldest: list[tuple[int, int, Hashable]] = []  # a heap of those, and of some that are gone
@@ -137,31 +151,39 @@ class Scheduler(Generic[Request]):
         else:
             self._offer(group, requests, version)
 
-    def next(self, device: Hashable, *, pending: int, ready: int) -> Request | Literal["open", "wait"]:
+    def forget(self) -> None:
+        """Forget all groups that have episodes to play."""
+        self._open.clear()
+        self._oldest.clear()
+
+    def next(
+        self, device: Hashable, *, pending: int, ready: int, others: int = 0
+    ) -> Request | Literal["open", "wait"]:
         """Say what a free device does: play this episode, open a group, or wait until something changes.
 
-        `pending` groups are open or wait for the trainer; `ready` of them wait. A group that is due in the
-        trainer's next batch comes before everything else.
+        `pending` groups are open or wait for the trainer, and `others` of other platforms; `ready` of all of
+        them wait. A group that is due in the trainer's next batch comes before everything else.
         """
         first = self._first()
-        if first is not None and self._open[first].version + self._limits.max_staleness <= self._taking:
+        if first is not None and self._open[first].version + self.limits.max_staleness <= self._taking:
             return self._give(device, first)
-        if self._limits.sticky:
+        if self.limits.sticky:
             if (own := self._last.get(device)) in self._open:
                 return self._give(device, own)
-            if self._may_open(pending, ready):
+            if self._may_open(pending, ready, others):
                 return "open"
         if first is not None:
             return self._give(device, first)
-        return "open" if self._may_open(pending, ready) else "wait"
+        return "open" if self._may_open(pending, ready, others) else "wait"
 
-    def _may_open(self, pending: int, ready: int) -> bool:
+    def _may_open(self, pending: int, ready: int, others: int) -> bool:
         lag = self._taking - self.sampling
-        most: float = self._limits.most_pending(lag)
-        fed = lag > 0 or ready >= self._limits.groups
+        most: float = self.limits.most_pending(lag)
+        fed = lag > 0 or ready >= self.limits.groups
         if fed and self._at_play is not None:
-            most = min(most, self._at_play + _SPARE_BATCHES * self._limits.groups)
-        return pending + self.opening < most
+            most = min(most, self._at_play + _SPARE_BATCHES * self.limits.part)
+        # The others may hold more than their share: it is less for as long as new weights are on their way.
+        return pending + self.opening < min(most, self.limits.in_time(lag) - others)
 
     def _first(self) -> Hashable | None:
         """Return the group with the earliest deadline among those with episodes to play; None if none has."""

@@ -1,6 +1,6 @@
 """Opens a run's rollout workers, and the engine that they sample from, in this process."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -13,13 +13,16 @@ from training.engine.engine import Engine
 from training.engine.factory import open_engine
 from training.engine.policy import EnginePolicy
 from training.inputs.encoder import Encoder
+from training.rollout.dispatcher import Look
+from training.rollout.presence import presence
 from training.rollout.worker import LocalRolloutWorker, RolloutWorker
 
 
 class RolloutWorkers(NamedTuple):
     engine: Engine  # takes the weights of every update
-    workers: Sequence[RolloutWorker]
+    workers: Mapping[str, Sequence[RolloutWorker]]  # by platform
     committed: Callable[[Trajectory], None]  # called with each trajectory after its durable commit
+    look: Look | None = None  # which platforms have lost their devices; None where there is one
 
 
 class WorkerContext(NamedTuple):
@@ -28,7 +31,7 @@ class WorkerContext(NamedTuple):
     run: Path
     encoder: Encoder  # shared with the learner, so that a screenshot prepared for sampling is reused there
     seed: int  # seed of sampling; another one each time the run is started
-    taskset: Taskset
+    tasksets: Mapping[str, Taskset]  # by platform
     keep_frame: Callable[[bytes], str]
 
 
@@ -39,10 +42,18 @@ def local_workers(config: TrainConfig, farm: FarmClient, context: WorkerContext)
         engine = open_engine(config, context.encoder, context.run, seed=context.seed)
         held.callback(engine.close)
         policy = EnginePolicy(context.encoder, engine, config.rollout.history)
-        workers = [
-            LocalRolloutWorker(
-                farm, policy, context.taskset, context.keep_frame, f"rollout {n}", config.device
-            )
-            for n in range(config.rollout.devices)
-        ]
-        yield RolloutWorkers(engine, workers, lambda trajectory: None)
+        workers = {
+            name: [
+                LocalRolloutWorker(
+                    farm, policy, context.tasksets[name], context.keep_frame, f"rollout {n}", platform.device
+                )
+                for n in range(platform.devices)
+            ]
+            for name, platform in config.all_platforms().items()
+        }
+        kinds = {name: platform.device.kind for name, platform in config.all_platforms().items()}
+
+        async def look() -> dict[str, str | None]:
+            return presence((await farm.devices()).devices, kinds)
+
+        yield RolloutWorkers(engine, workers, lambda trajectory: None, look if len(kinds) > 1 else None)

@@ -38,7 +38,13 @@ async def own_farm(
     devices: int, width: int, height: int, *, kind: str = "browser", port: int = 0
 ) -> AsyncIterator[Farm]:
     """Start `devices` of one kind and size behind a private pool; all of it ends with the context."""
-    with private_pool(f"{kind}={devices}@{width}x{height}", port=port) as endpoint:
+    async with _pool_of(f"{kind}={devices}@{width}x{height}", port=port) as farm:
+        yield farm
+
+
+@asynccontextmanager
+async def _pool_of(*devices: str, port: int) -> AsyncIterator[Farm]:
+    with private_pool(*devices, port=port) as endpoint:
         async with FarmClient(endpoint.url, endpoint.token) as client:
             page = Path(url2pathname(urlsplit(endpoint.page).path))
             yield Farm(client, endpoint.url, endpoint.token, endpoint.live_page, page.parent)
@@ -57,13 +63,21 @@ async def suite_farm(suite: Suite, devices: int) -> AsyncIterator[Farm | None]:
 @asynccontextmanager
 async def farm_of(config: TrainConfig, port: int = 0) -> AsyncIterator[Farm]:
     """Connect to the farm that a recipe names, which keeps running, or start a private one."""
-    wanted = config.device
-    if wanted.farm is None:
-        devices = config.rollout.devices
-        async with own_farm(devices, wanted.width, wanted.height, kind=wanted.kind, port=port) as farm:
+    address = config.device.farm
+    if address is None:
+        devices = [
+            f"{one.device.kind}={one.devices}@{one.device.width}x{one.device.height}"
+            for one in config.all_platforms().values()
+        ]
+        async with _pool_of(*devices, port=port) as farm:
             yield farm
         return
-    endpoint = endpoint_of(wanted.farm)
-    here = None if "://" in wanted.farm else Path.cwd() / wanted.farm
+    endpoint = endpoint_of(address)
+    here = None if "://" in address else Path.cwd() / address
     async with FarmClient(endpoint.url, endpoint.token) as client:
         yield Farm(client, endpoint.url, endpoint.token, endpoint.url, here)
+
+
+def named_devices(config: TrainConfig) -> str:
+    """Return how many devices of which kinds a run has, for people."""
+    return " and ".join(f"{one.devices} of kind {one.device.kind}" for one in config.all_platforms().values())

@@ -145,7 +145,7 @@ class Trainer:
         if config.evaluation is None:
             return {"held_out": {}, "unseen": {}, "one_answer": None}
         suite, settings = find_suite(config.evaluation.suite), PolicySettings.of_training(config)
-        evaluator = Evaluator(suite, self.farm.client, config.rollout.devices, settings)
+        evaluator = Evaluator(suite, self.farm.client, config.devices_of(suite.device), settings)
         result = await evaluator.measure(policy, label, out, config.evaluation.episodes, line)
         with TrajectoryStore(out / "trajectories", readonly=True) as store:
             answers = one_answer(trajectory for trajectory in store if trajectory.valid)

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from eval.suites import find_suite
 from guiagent import config as configuration
-from guiagent.cli.common.farm import farm_of
+from guiagent.cli.common.farm import farm_of, named_devices
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.stopping import stoppable
 from guiagent.cli.train import Launch
@@ -59,6 +59,8 @@ def train(
             work(_forked(other, run, fork_from, console), _folder(run), console, launching)
             return
     config = configuration.load(TrainConfig, path, overrides)
+    if launch == "ray" and config.platforms:
+        raise UsageError("--launch ray has one kind of device: leave out [[platforms]], or --launch ray")
     require_possible(config, elsewhere=launch == "ray" and config.ray.address is not None)
     config = placement.placed(config, site_of(launch, processes))
     config = _forked(config, run, fork_from, console)
@@ -212,8 +214,7 @@ def _experiment(config: TrainConfig, run: Path, recipe: str, train: Train) -> Ex
 async def _reinforce(config: TrainConfig, train: Train, console: Console) -> None:
     """Train without an evaluation before and after."""
     async with farm_of(config) as farm:
-        devices = f"{config.rollout.devices} of kind {config.device.kind}"
-        console.print(f"farm      {devices}  live page {farm.live_url}", soft_wrap=True)
+        console.print(f"farm      {named_devices(config)}  live page {farm.live_url}", soft_wrap=True)
         with StageLine(console, "1/1", "train") as line:
             trained = await train(farm, ShowTraining(console, line))
     _show(trained, console)

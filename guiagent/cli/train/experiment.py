@@ -19,11 +19,12 @@ from rich.console import Console
 from eval.report.curve import training_curve
 from eval.report.health import health_section
 from eval.report.page import RunSummary, write_report, write_summary
+from eval.report.platforms import platform_section
 from eval.report.table import print_table
 from eval.report.viewer import frames_of, select
 from eval.results import Comparison, SuiteResult, read_result, write_json
 from eval.suites.suite import Suite
-from guiagent.cli.common.farm import farm_of
+from guiagent.cli.common.farm import farm_of, named_devices
 from guiagent.cli.common.memory import PeakMemory
 from guiagent.cli.common.policy import BASELINES, PolicySettings
 from guiagent.cli.common.progress import StageLine
@@ -37,6 +38,7 @@ from training.metrics.judge_agreement import GAP
 
 if TYPE_CHECKING:
     from training.metrics import observer
+    from training.metrics.platforms import PlatformFigures
 
 _MOST_BASELINE_EPISODES = 10
 _SHOWN = 16
@@ -125,6 +127,8 @@ def training_line(progress: "observer.Progress") -> str:
         line += f"entropy {h.entropy:.2f}  ess {h.effective_samples:.2f}  "
         line += f"ratio {h.least_ratio:.1f}-{h.greatest_ratio:.1f}  "
     line += f"staleness {p.staleness:.1f}  faults {p.faults}"
+    for name, platform in p.platforms.items():
+        line += f"  {name} {_platform(platform)}"
     if p.in_vain:
         line += f"  taught nothing {p.in_vain}x"
     if p.proposals:
@@ -136,6 +140,12 @@ def training_line(progress: "observer.Progress") -> str:
     if p.judged_gap is not None:
         line += f"  judged-true {100 * p.judged_gap:+.0f} points"
     return line
+
+
+def _platform(figures: "PlatformFigures") -> str:
+    if figures.lost:
+        return "lost"
+    return f"{figures.success:.0%} of {figures.groups} groups" if figures.groups else "no groups"
 
 
 class ShowTraining:
@@ -164,14 +174,15 @@ class ShowTraining:
 
 async def _work(experiment: Experiment, console: Console) -> _Measured:
     config, run = experiment.config, experiment.run
-    devices = config.rollout.devices
+    named = named_devices(config)
     async with AsyncExitStack() as stack:
         with StageLine(console, "1/5", "farm") as stage:
-            stage.update(f"starting {devices} headless browsers")
+            stage.update(f"starting {named}")
             farm = await stack.enter_async_context(farm_of(config, port=experiment.port))
-            stage.update(f"{devices} headless browsers  live page {farm.live_url}")
+            stage.update(f"{named}  live page {farm.live_url}")
 
         settings, episodes = PolicySettings.of_training(config), experiment.episodes
+        devices = config.devices_of(experiment.suite.device)
         measure = Evaluator(experiment.suite, farm.client, devices, settings).measure
         with StageLine(console, "2/5", "before") as stage:
             few = min(episodes, _MOST_BASELINE_EPISODES)
@@ -230,6 +241,7 @@ def _report(experiment: Experiment, measured: _Measured, totals: dict[str, Any])
     episodes = select(before, after, _SHOWN)
     frames = frames_of([before, after])
     judged = judged_run(run, config.judge, rolled_out) if config.judge is not None else None
-    curve, health = training_curve(rolled_out), health_section(writer.read(run))
-    write_report(run / "report.html", summary, comparison, curve, episodes, frames, judged, health)
+    updates = writer.read(run)
+    curve, more = training_curve(rolled_out), health_section(updates) + platform_section(updates)
+    write_report(run / "report.html", summary, comparison, curve, episodes, frames, judged, more)
     write_summary(run / "summary.json", summary, comparison, judged)

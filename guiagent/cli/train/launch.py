@@ -12,6 +12,7 @@ from eval.suites import find_suite
 from guiagent.cli.common.farm import Farm
 from guiagent.cli.common.judge import open_judge
 from guiagent.cli.common.stopping import stoppable
+from guiagent.errors import UsageError
 from rewards.judges.step import step_judge
 from rewards.judges.verdicts import Judge
 from training.config import TrainConfig
@@ -52,7 +53,13 @@ def require_possible(config: TrainConfig, *, elsewhere: bool = False) -> None:
     if not elsewhere:
         require_tracker(config.tracker)
     if config.evaluation is not None:
-        find_suite(config.evaluation.suite).seeds(config.evaluation.episodes)
+        suite = find_suite(config.evaluation.suite)
+        if not config.devices_of(suite.device):
+            raise UsageError(
+                f"the suite {suite.name} needs devices of kind {suite.device}, and no platform has them: "
+                "name another by evaluation.suite, or add the platform"
+            )
+        suite.seeds(config.evaluation.episodes)
     asyncio.run(_open_judges(config))
 
 

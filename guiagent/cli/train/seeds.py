@@ -25,6 +25,8 @@ def seeds(recipe: str, experts: Path, run: Path, attempts: int, overrides: Seque
     config = configuration.load(TrainConfig, recipe_path(recipe), overrides)
     if config.planner is None:
         raise UsageError("say which model makes plans: --set planner.url=URL --set planner.model=NAME")
+    if config.platforms:
+        raise UsageError("seeds are collected on one kind of device: leave out [[platforms]]")
     try:
         from rewards.judges.model_server import ModelServer
     except ModuleNotFoundError as error:
