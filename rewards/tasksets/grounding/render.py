@@ -9,16 +9,17 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from guiagent.actions import Open
 from guiagent.errors import Fault, FaultError
+from guiagent.nodes import is_control
 from guiagent.protocols import Device
 from guiagent.seeds import EVALUATION, checked
 from guiagent.storage.atomic import write_file
-from guiagent.types import Observation, ObserveSpec, ResetSpec
+from guiagent.types import Node, Observation, ObserveSpec, ResetSpec
 from rewards.tasksets.grounding.items import Box, Element, Item
 from rewards.tasksets.lab import TRAIN_TASKS, Lab
 
@@ -104,40 +105,42 @@ async def _labs(device: Device, seed: int, screens: int) -> AsyncIterator[Screen
 
 
 _SCREENS = {"browser": _pages, "phone": _phones, "lab": _labs}
-_PARTS = {"link": "text", "switch": "text", "textbox": "text", "button": "text"}  # roles of a lab's tree
+_NAVIGATION = frozenset({"Back", "Home", "Overview"})  # below the screens of phones, drawn as signs
+_SHORT = 2  # characters of a name that stands on a button as it is, such as "7"
 
 
 def _controls(shown: Observation) -> list[Marked]:
     """The controls of a tree whose name is theirs alone: pictures to press are icons, rows of words text."""
     nodes = shown.tree or []
-    words: dict[Any, str] = {}
+    words: dict[str, str] = {}  # of what lies in a node, by that node's id
     for node in nodes:
-        if node.get("name") and "parent" in node:
-            words.setdefault(node["parent"], node["name"])
+        if node.name and node.parent is not None:
+            words.setdefault(node.parent, node.name)
     found: dict[str, list[Marked]] = {}
-    for node in nodes:
-        if "clickable" not in node.get("states", ()) and node["role"] not in _PARTS:
-            continue
-        name = str(node.get("name") or words.get(node.get("id"), "")).strip()
-        element: Literal["text", "icon"] = "icon" if _is_picture(node) else "text"
-        if name:
-            left, top, width, height = node["box"]
+    for node in filter(is_control, nodes):
+        if name := (node.name or words.get(node.id, "")).strip():
+            left, top, width, height = node.box
+            element: Literal["text", "icon"] = "icon" if _is_picture(node, name) else "text"
             one = Marked(element, _said(node, name), (left, top, left + width, top + height))
             found.setdefault(name, []).append(one)
     return [ones[0] for ones in found.values() if len(ones) == 1]
 
 
-def _is_picture(node: dict[str, Any]) -> bool:
-    return node["role"] in ("ImageButton", "ImageView", "Switch", "CheckBox") or node.get("name") == "Back"
+def _is_picture(node: Node, name: str) -> bool:
+    """True for an image, a phone's own buttons, and a button or switch too narrow for its name."""
+    _, _, width, height = node.box
+    if node.role == "image" or name in _NAVIGATION:
+        return True
+    return node.role in ("button", "checkbox", "switch") and width <= 1.5 * height and len(name) > _SHORT
 
 
-def _said(node: dict[str, Any], name: str) -> str:
-    match node["role"]:
-        case "textbox" | "EditText":
+def _said(node: Node, name: str) -> str:
+    match node.role:
+        case "textbox" | "searchbox" | "combobox":
             return f'type into the field "{name}"'
-        case "switch" | "Switch" | "CheckBox":
+        case "switch" | "checkbox":
             return f'switch "{name}"'
-        case "ImageButton" | "button" | "Button":
+        case "button":
             return f'press "{name}"'
         case _:
             return f'open "{name}"'
