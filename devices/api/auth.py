@@ -1,10 +1,11 @@
 """Authentication: every path but the open ones needs a bearer token. Limits are checked here too."""
 
+import asyncio
 import hmac
 from collections.abc import Mapping
 
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from devices.api.admission import MAX_CONTROL, Admission, Reservation, TooManyRequests, limit_of
 from devices.api.problems import problem_of, problem_response
@@ -15,6 +16,7 @@ from guiagent import wire
 OPEN = frozenset({"/", wire.HEALTH})
 JOIN = wire.HOSTS + "/join"
 _POLICY_VIOLATION = 1008
+_STOPPING = wire.Problem("Stopping", 503, "this pool is stopping", "no_leader", retryable=True)
 
 
 class Guard:
@@ -76,7 +78,7 @@ class Guard:
             await problem_response(problem_of(error))(scope, receive, send)
             return
         try:
-            await self._app(scope, receive, send)
+            await _answered(self._app, scope, receive, send)
         finally:
             self._admission.free(reservation)
 
@@ -114,6 +116,23 @@ class Guard:
         offered = [name.strip() for name in headers.get(b"sec-websocket-protocol", b"").split(b",")]
         known = (self._of(one) for one in (*offered, _bearer(headers)))
         return next((tenant for tenant in known if tenant is not None), None)
+
+
+async def _answered(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request; one that still waits when the server stops is told to try again."""
+    begun = False
+
+    async def sending(message: Message) -> None:
+        nonlocal begun
+        begun = True
+        await send(message)
+
+    try:
+        await app(scope, receive, sending)
+    except asyncio.CancelledError:  # by the server, which stops, and by nobody else
+        if begun:
+            raise
+        await _refuse(_STOPPING, {"Connection": "close"})(scope, receive, send)
 
 
 def tenant_of(connection: HTTPConnection) -> str:

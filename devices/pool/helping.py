@@ -134,7 +134,8 @@ class Helping:
 
     def _with(self, id: str) -> _Asked:
         for lease, one in list(self._asked.items()):
-            if secrets.compare_digest(one.id, id) and (asked := self._of(lease)) is not None and asked.open:
+            same = secrets.compare_digest(one.id.encode(), id.encode())
+            if same and (asked := self._of(lease)) is not None and asked.open:
                 return asked
         raise UsageError("nobody asks for a person under this id any more")
 

@@ -55,6 +55,9 @@ async def test_from_the_request_to_the_end_of_it_the_agent_may_not_act(pool: Poo
     assert (await pool.ask()) == wire.HelpAnswer("taken")  # what was done is told at the end
     pool.helping.give_back(wanted.id, refuse=False, note="you are logged in")
     pool.helping.require_undriven(pool.lease)
+    for gone in (wanted.id, "é", ""):
+        with pytest.raises(UsageError, match="nobody asks for a person under this id any more"):
+            pool.helping.give_back(gone, refuse=False, note="")
     assert await pool.ask() == wire.HelpAnswer("done", "you are logged in", ["click x=1 y=2"])
     assert pool.helping.wanted() == []
 

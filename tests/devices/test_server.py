@@ -416,3 +416,21 @@ async def test_two_pools_cannot_share_a_state_directory(farm: Running, tmp_path:
     with pytest.raises(InfrastructureError, match="another pool is using"):
         async with running(farm_of(2, tmp_path), DRIVERS):
             pass
+
+
+@pytest.mark.parametrize("path", ["", "/help"])
+async def test_who_waits_when_the_pool_stops_is_told_to_try_again(
+    path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No 500, no traceback: another pool may lead already, or this one come back."""
+    async with AsyncExitStack() as stack:
+        async with running(farm_of(1, tmp_path), DRIVERS) as farm:
+            http = await stack.enter_async_context(known_to(farm))
+            lease = await lease_of(http)
+            body = {"token": lease.token, "key": "k", "reason": "log in"} if path else {"kind": "sim"}
+            where = f"{wire.LEASES}/{lease.id}{path}" if path else wire.LEASES
+            waiting = asyncio.create_task(http.post(where, json=body))
+            await until(lambda: bool(farm.service.helping.wanted() or farm.service.views.farm().queue))  # type: ignore[union-attr]
+        answer = await waiting
+    assert (answer.status_code, answer.json()["code"]) == (503, "no_leader")
+    assert not [each for each in caplog.records if each.exc_info]
