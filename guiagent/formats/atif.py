@@ -26,7 +26,7 @@ from guiagent.dialects import Dialect
 from guiagent.errors import DialectError, UsageError
 from guiagent.formats import pictures
 from guiagent.formats.about import About
-from guiagent.formats.entering import Entering, Reading, Turn, objects, output
+from guiagent.formats.entering import Entering, Reading, Turn, after, objects, output
 from guiagent.formats.folder import file_name
 from guiagent.formats.leaving import Leaving, Wish
 from guiagent.formats.pictures import Album, Picture
@@ -184,8 +184,7 @@ def _episode(at: str, root: Path, told: _Document, dialect: Dialect) -> Entering
             turns += [Turn(shown, said)] if said is not None else []
         for result in step.observation.results if step.observation else []:
             shown = _last(result.content or "", album) or shown
-    final = album.picture(about.final) if about.final else None
-    return Entering(at, about, turns, final or shown)
+    return Entering(at, about, turns, after(turns, shown))
 
 
 def _reply(step: _TheirStep, dialect: Dialect, shown: Picture, last: bool) -> PolicyOutput | None:

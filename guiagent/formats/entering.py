@@ -4,7 +4,7 @@ What they hold is a stranger's: JSON is decoded into typed structs, replies are 
 are bounded. Token ids and log-probs are not taken over: nobody here sampled them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -57,6 +57,11 @@ def reply(text: str, dialect: Dialect, size: tuple[int, int]) -> PolicyOutput:
         return output(text, dialect.parse(text, size))
     except DialectError as error:
         return PolicyOutput(text, error=str(error))
+
+
+def after(turns: Sequence[Turn], shown: Picture | None) -> Picture | None:
+    """Return the picture that was shown last, if that was after the last turn."""
+    return None if turns and turns[-1].picture is shown else shown
 
 
 def output(text: str, actions: Iterable[Action]) -> PolicyOutput:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from guiagent.dialects import Dialect
 from guiagent.errors import UsageError
 from guiagent.formats.about import About, Verdict
-from guiagent.formats.entering import Entering, Reading, Turn, document, lines, reply
+from guiagent.formats.entering import Entering, Reading, Turn, after, document, lines, reply
 from guiagent.formats.folder import file_name
 from guiagent.formats.leaving import Leaving, Wish
 from guiagent.formats.pictures import Album, Picture, media_and_suffix
@@ -121,7 +121,7 @@ def _episode(place: Path, reading: Reading) -> Entering:
             turns.append(Turn(shown, _reply(step, reading.dialect, shown)))
         if step.screenshot_file:
             shown = album.picture(step.screenshot_file)
-    return Entering(str(place), _about(place, reading.tasks), turns, shown)
+    return Entering(str(place), _about(place, reading.tasks), turns, after(turns, shown))
 
 
 def _reply(step: _Step, dialect: Dialect, shown: Picture) -> PolicyOutput:

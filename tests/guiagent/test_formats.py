@@ -1,5 +1,6 @@
 """Trajectories out in the formats of others, and in again: the same actions, frames by digest, and scores."""
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from guiagent.actions import ACTIONS, Scroll, Swipe, off_screen
@@ -76,7 +78,7 @@ def run(tmp_path: Path) -> Path:
 def stored(run: Path) -> dict[str, Trajectory]:
     with TrajectoryStore(run / "trajectories", readonly=True) as store:
         for one in store:
-            for hash in (*(step.frame for step in one.steps), one.final_frame):
+            for hash in filter(None, (*(step.frame for step in one.steps), one.final_frame)):
                 store.frame(hash)
         return {one.id: one for one in store}
 
@@ -112,6 +114,29 @@ def test_out_and_in_again_nothing_has_changed(run: Path, tmp_path: Path, form: s
         if path.relative_to(tmp_path).parts[0] not in ("run", "out", "back")
     ]
     assert outside == []
+
+
+@pytest.mark.parametrize("form", ["sft --dialect json", "osworld", "atif"])
+def test_several_actions_in_a_reply_jpeg_frames_and_no_last_screen(tmp_path: Path, form: str) -> None:
+    name, *options = form.split()
+    jpeg = io.BytesIO()
+    Image.new("RGB", (WIDTH, HEIGHT), "navy").save(jpeg, "jpeg")
+    said = [{"type": "click", "x": 4, "y": 6}, {"type": "type", "text": "a"}, {"type": "wait", "ms": 500}]
+    actions = [one.model_dump(mode="json") for one in ACTIONS.validate_python(said)]
+    with TrajectoryStore(tmp_path / "run" / "trajectories") as store:
+        steps = [
+            Step(store.put_frame(jpeg.getvalue()), WIDTH, HEIGHT, PolicyOutput("go", actions)) for _ in "ab"
+        ]
+        store.commit(
+            [played(store, "a", 0.25, steps=steps, ending=Ending(), stop="max_steps", final_frame="")]
+        )
+    invoke("export", tmp_path / "run", "--as", name, "--to", tmp_path / "out", *options)
+    back = invoke("import", tmp_path / "out", "--as", name, "--run", tmp_path / "back", *options)
+    assert back.exit_code == 0, back.output
+    before, after = told(stored(tmp_path / "run")["a"]), told(stored(tmp_path / "back")["a"])
+    if name == "sft":  # whose words are the dialect's
+        del before["texts"], after["texts"]
+    assert after == before
 
 
 @pytest.mark.parametrize("form", ["sft", "osworld", "atif"])

@@ -2,20 +2,25 @@
 
 Each is shown a page with a red button; pressed, it turns green and takes a word. Where the red is, is read
 from the picture's pixels, so that a screenshot that does not arrive, or a click that lands elsewhere, ends in
-other words than the right ones.
+other words than the right ones. Requests and replies are held to the types of the APIs' own packages.
 """
 
 import base64
 import io
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from anthropic.types.beta import BetaMessage
+from anthropic.types.beta.message_create_params import MessageCreateParamsNonStreaming
+from openai.types.responses import Response
+from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from PIL import Image
+from pydantic import BaseModel, TypeAdapter
 
 Body = dict[str, Any]
 WORD = "guiagent"
@@ -104,6 +109,21 @@ def messages(body: Body, turn: int) -> Body:
 
 
 APIS: dict[str, Callable[[Body, int], Body]] = {"/v1/responses": responses, "/v1/messages": messages}
+REQUESTS: dict[str, TypeAdapter[Any]] = {
+    "/v1/responses": TypeAdapter(ResponseCreateParamsNonStreaming),
+    "/v1/messages": TypeAdapter(MessageCreateParamsNonStreaming),
+}
+REPLIES: dict[str, type[BaseModel]] = {"/v1/responses": Response, "/v1/messages": BetaMessage}
+
+
+def checked(value: object) -> None:
+    """Iterate through what pydantic has validated: it checks the items of iterables as they are taken."""
+    if isinstance(value, Mapping):
+        for one in value.values():
+            checked(one)
+    elif isinstance(value, Iterable) and not isinstance(value, str):
+        for one in value:
+            checked(one)
 
 
 @contextmanager
@@ -118,7 +138,9 @@ def computer_model() -> Iterator[ComputerModel]:
             turn = len(model.requests)
             model.requests.append((path, {name.lower(): value for name, value in self.headers.items()}, body))
             try:
+                checked(REQUESTS[path].validate_python(body))
                 status, reply = 200, APIS[path](body, turn)
+                REPLIES[path].model_validate(reply)
             except (AssertionError, LookupError, TypeError, ValueError) as error:
                 status, reply = 400, {"error": {"message": repr(error), "type": "invalid_request_error"}}
             data = json.dumps(reply).encode()
