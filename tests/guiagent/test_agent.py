@@ -136,7 +136,7 @@ async def test_the_limit_on_seconds(device: sim.SimDevice) -> None:
     assert (len(steps), stop) == (1, "max_seconds")
 
     class Slow(Says):
-        async def act(self, *_: object) -> PolicyOutput:  # type: ignore[override]
+        async def act(self, *_: object) -> PolicyOutput:
             await asyncio.Event().wait()
             raise AssertionError
 
