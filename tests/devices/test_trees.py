@@ -210,6 +210,10 @@ async def test_osworlds_xml() -> None:
             'class="android.widget.EditText" text="••••" content-desc="PIN" password="true"',
             Node("textbox", "PIN", states=("editable", "password")),
         ),
+        (
+            'class="android.widget.EditText" text="Search" hint="Search"',
+            Node("textbox", "Search", states=("editable",)),
+        ),
         ('class="a.SwitchCompat" text="Wifi" checked="true"', Node("switch", "Wifi", states=("checked",))),
         ('class="android.widget.CheckBox" text="Yes"', Node("checkbox", "Yes")),
         ('class="a.MaterialButton" text="OK" enabled="false"', Node("button", "OK", states=("disabled",))),
