@@ -53,10 +53,10 @@ class AgentStep:
     after: Observation
 
     def _repr_png_(self) -> bytes | None:
-        return self.after.frame if self.after.media_type == "image/png" else None
+        return self.after._repr_png_()
 
     def _repr_jpeg_(self) -> bytes | None:
-        return self.after.frame if self.after.media_type == "image/jpeg" else None
+        return self.after._repr_jpeg_()
 
 
 LIMITS = Limits()

@@ -119,6 +119,13 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
             **more,
         )
 
+    def _repr_png_(self) -> bytes | None:
+        """The frame, for notebooks."""
+        return self.frame if self.frame and self.media_type == "image/png" else None
+
+    def _repr_jpeg_(self) -> bytes | None:
+        return self.frame if self.frame and self.media_type == "image/jpeg" else None
+
 
 class ResetSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The state a device is reset to.

@@ -1,9 +1,11 @@
 """An agent for blocking code: `guiagent.agent.Agent` on a device of `guiagent.connect()`."""
 
+import contextlib
 from collections.abc import Iterator
 
 from guiagent.agent import LIMITS, Agent, AgentStep, Limits, Run, Stop
 from guiagent.client.sync_device import SyncDevice
+from guiagent.errors import UsageError
 from guiagent.protocols import Policy
 from guiagent.types import ObserveSpec, Trajectory
 
@@ -61,7 +63,8 @@ class SyncRun:
             while (step := self._device.wait(self._next())) is not None:
                 yield step
         finally:
-            self._device.wait(self._run.close())
+            with contextlib.suppress(UsageError):  # the farm was closed first, and the run with it
+                self._device.wait(self._run.close())
 
     async def _next(self) -> AgentStep | None:
         return await anext(aiter(self._run), None)

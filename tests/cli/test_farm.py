@@ -87,6 +87,19 @@ def test_a_device_is_taken_driven_looked_at_and_given_back(shell: Shell, tmp_pat
     assert not list((shell.home / "leases").iterdir())
 
 
+def test_a_device_is_driven_by_its_elements(shell: Shell) -> None:
+    device = shell.says("lease", "sim", "--needs", "a11y").strip()
+    shell.says("do", device, "type", "caf\u00e9 \u001b[2J")
+    [line] = shell.says("elements", device, "--role", "textbox").splitlines()
+    assert line == r"textbox      160,24     'line' = 'caf\xe9 \x1b[2J'  editable focused"
+    assert len(shell.says("elements", device).splitlines()) == 13
+    shell.says("click-on", device, "A", "--role", "button")
+    assert "2JA'" in shell.says("elements", device, "line")
+    refused = shell("click-on", device, "Z")
+    assert (refused.returncode, refused.stderr) == (2, "guiagent: there is no element 'Z' on the screen\n")
+    shell.says("release", device)
+
+
 def test_a_device_is_put_out_of_service_and_back(shell: Shell) -> None:
     shell.says("quarantine", "sim-2", "--reason", "cracked")
     farm = json.loads(shell.says("ps", "--json"))

@@ -66,7 +66,7 @@ async def test_a_page_is_told_in_roles_names_and_states(browser: BrowserDevice) 
         ("paragraph", "Hello", "", ()),
         ("text", "World", "", ()),
         ("tab", "Mail", "", ("selected",)),
-        ("generic", "odd", "", ()),
+        ("text", "odd", "", ()),
         ("button", "More", "", ("collapsed",)),
         ("textbox", "Notes", "text", ("editable",)),
         ("text", "pressable", "", ("clickable",)),
@@ -110,6 +110,14 @@ async def test_shadow_roots_and_frames_are_part_of_the_page(browser: BrowserDevi
     assert (left, top) == (0, round(at.probes["top"])) and width > 10 and height > 10
 
 
+async def test_fields_may_be_called_as_a_forms_own_properties_are(browser: BrowserDevice) -> None:
+    names = ("children", "labels", "type", "title", "value", "inert", "tabIndex", "parent", "id")
+    fields = "".join(f"<input name={name} aria-label={name}>" for name in names)
+    label = "<label><span>wrapped</span><input></label>"
+    nodes = await shown(browser, f"<form title=booking>{fields}{label}</form>")
+    assert [node.name for node in nodes] == ["booking", *names, "wrapped", "wrapped"]
+
+
 @pytest.mark.parametrize(
     "lie",
     [
@@ -128,11 +136,10 @@ async def test_a_page_that_spoils_its_tree_ends_in_a_fault(browser: BrowserDevic
     assert [node.name for node in await shown(browser, "<button>well</button>")] == ["well"]
 
 
-async def test_a_role_that_no_page_can_have_is_generic() -> None:
-    assert [node.role for node in page.nodes([{"role": "button"}, {"role": "owner"}])] == [
-        "button",
-        "generic",
-    ]
+async def test_a_role_that_there_is_not_is_none() -> None:
+    told = [{"role": "button"}, {"role": "owner"}, {"role": "owner", "name": "x"}]
+    assert [node.role for node in page.nodes(told)] == ["button", "generic", "text"]
+    junk: Any
     for junk in (None, 7, [7], [{}], [{"role": "b", "box": [1, 2]}], [{"role": "b", "states": ["big"]}]):
         with pytest.raises(FaultError, match="no_tree"):
             page.nodes(junk)
@@ -202,6 +209,10 @@ async def test_osworlds_xml() -> None:
         (
             'class="android.widget.EditText" text="••••" content-desc="PIN" password="true"',
             Node("textbox", "PIN", states=("editable", "password")),
+        ),
+        (
+            'class="android.widget.EditText" text="Search" hint="Search"',
+            Node("textbox", "Search", states=("editable",)),
         ),
         ('class="a.SwitchCompat" text="Wifi" checked="true"', Node("switch", "Wifi", states=("checked",))),
         ('class="android.widget.CheckBox" text="Yes"', Node("checkbox", "Yes")),

@@ -147,6 +147,9 @@ async def test_a_picture_is_shown_in_notebooks(browser: Driven) -> None:
     shot = await browser.screenshot()
     assert shot._repr_png_() == shot.png() != b""
     assert shot.size == (480, 320)
+    clicked = await browser.click(1, 1)
+    assert (clicked._repr_jpeg_(), clicked._repr_png_()) == (clicked.frame, None)
+    assert (await browser.observe(ObserveSpec("none")))._repr_jpeg_() is None
 
 
 async def test_the_same_verbs_on_a_phone() -> None:

@@ -17,7 +17,9 @@ from devices import specs
 from devices.adb import auth
 from devices.adb import wire as adb
 from devices.config import PoolConfig
+from devices.drivers import atspi
 from devices.drivers.android import files, frames, tree
+from devices.drivers.browser import tree as page
 from devices.drivers.remote import osworld, xml_tree
 from devices.drivers.replies import Executed
 from devices.drivers.replies import parse as parse_reply
@@ -37,6 +39,7 @@ from rewards.judges.replies import read_json, read_score
 _SIZE = (160, 224)
 _STEP = b'{"token":1,"key":"k","actions":[{"type":"click","x":1,"y":2},{"type":"type","text":"a"}]}'
 _XML = b"<?xml version='1.0'?><hierarchy><node text='a' bounds='[0,0][10,10]' clickable='true'/></hierarchy>"
+_VIEWS = b"<frame xmlns:a='state' name='x' a:active='true' screencoord='(0, 0)' size='(9, 9)'>y</frame>"
 _TOML = b'port = 1\ntoken = "a-token-of-some-length"\n[[devices]]\nkind = "sim"\ncount = 2\n'
 
 
@@ -198,7 +201,19 @@ def _phone(loop: asyncio.AbstractEventLoop) -> list[Target]:
         ),
         Target("adb files", received, (parts, refusal), broken, reads_good=False),
         Target("a phone's views", lambda data: tree.parse(data, 100, 100), (_XML,), (tree.TreeError,)),
-        Target("a desktop's views", lambda data: xml_tree.nodes(_text(data)), (_XML,), (FaultError,)),
+        Target("OSWorld's views", lambda data: xml_tree.told(_text(data)), (_XML, _VIEWS), (FaultError,)),
+        Target(
+            "a desktop's views",
+            lambda data: msgspec.json.encode(atspi.nodes(parse_reply(data, atspi.Tree).nodes)),
+            (b'{"nodes":[{"id":1,"role":"push button","name":"OK","box":[0,0,9,9],"states":["focused"]}]}',),
+            (ValueError,),
+        ),
+        Target(
+            "a page's views",
+            lambda data: msgspec.json.encode(page.nodes(msgspec.json.decode(data))),
+            (b'[{"role":"button","name":"OK","box":[0,0,9,9],"parent":null,"states":["checked"]}]',),
+            (FaultError, msgspec.DecodeError),
+        ),
     ]
 
 

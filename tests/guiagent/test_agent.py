@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -136,7 +135,7 @@ async def test_the_limit_on_seconds(device: sim.SimDevice) -> None:
     assert (len(steps), stop) == (1, "max_seconds")
 
     class Slow(Says):
-        async def act(self, *_: object) -> PolicyOutput:  # type: ignore[override]
+        async def act(self, *_: object) -> PolicyOutput:
             await asyncio.Event().wait()
             raise AssertionError
 
@@ -200,7 +199,15 @@ def test_blocking_code_has_the_same(pool: Endpoint) -> None:
     assert device._repr_png_() is None
 
 
-def test_an_interrupted_loop_leaves_nothing_behind(pool: Endpoint, tmp_path: Path) -> None:
+def test_a_farm_may_be_closed_before_the_loop_is_left(pool: Endpoint) -> None:
+    with guiagent.connect(pool.url, pool.token) as farm:
+        steps = iter(SyncAgent(Says(KEY_A), farm.lease("sim")).run("x"))
+        assert next(steps).index == 0
+    with pytest.raises(UsageError, match="this connection to the farm is closed"):
+        next(steps)
+
+
+def test_an_interrupted_loop_leaves_nothing_behind(pool: Endpoint) -> None:
     policy = Says(KEY_A)
     with guiagent.connect(pool.url, pool.token) as farm, farm.lease("sim") as device:
         with pytest.raises(KeyboardInterrupt):

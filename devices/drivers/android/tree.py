@@ -87,14 +87,16 @@ def _node(element: ElementTree.Element, id: str, parent: str | None, screen: tup
         return None
     left, top, right, bottom = map(int, match.groups())
     box = visible((left, top, right - left, bottom - top), *screen)
-    text, label = element.get("text", ""), element.get("content-desc", "") or element.get("hint", "")
+    text, hint = element.get("text", ""), element.get("hint", "")
+    label = element.get("content-desc", "") or hint
     role = _role(element.get("class", ""))
     states = _states(element, role)
     acts = {"clickable", "long-clickable", "scrollable", "focused"}.intersection(states)
     if box is None or not (text or label or acts or element.get("focusable") == "true"):
         return None
     if role in _FIELDS:
-        name, value = label, "" if "password" in states else text
+        untold = "password" in states or text == hint  # an empty field shows its hint
+        name, value = label, "" if untold else text
     else:
         name, value = label or text, text if label else ""
     if role == "generic" and name:

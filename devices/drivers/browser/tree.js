@@ -1,7 +1,7 @@
 // What on the page a person could name or touch, parents first: roles, names and states as WAI-ARIA and the
 // mapping of HTML to it (html-aam) have them. At most LIMIT nodes, of at most VISITS elements.
 (() => {
-  const LIMIT = 500, VISITS = 50000, DEPTH = 300, MAX_NAME = 400, MAX_VALUE = 1000;
+  const LIMIT = 500, VISITS = 100000, DEPTH = 300, MAX_NAME = 400, MAX_VALUE = 1000;
   const ROLES = {
     A: 'link', ARTICLE: 'article', ASIDE: 'complementary', BLOCKQUOTE: 'blockquote', BUTTON: 'button', CAPTION: 'caption',
     CODE: 'code', DD: 'definition', DETAILS: 'group', DIALOG: 'dialog', DT: 'term', FIGURE: 'figure', FORM: 'form',
@@ -20,18 +20,19 @@
   for (const role of ['columnheader', 'gridcell', 'heading', 'rowheader', 'tooltip']) CONTROLS.delete(role);
   const TEXT_FIELDS = /^(textbox|searchbox|spinbutton|combobox)$/;
   const MUTE = /^(SCRIPT|STYLE|TEMPLATE|NOSCRIPT|SELECT|TEXTAREA|INPUT|IFRAME)$/;  // their text is not the page's
+  const LABELLED = /^(BUTTON|INPUT|METER|OUTPUT|PROGRESS|SELECT|TEXTAREA)$/;
   const nodes = [];
   let visits = 0;
 
   const is = (e, attribute, value = 'true') => e.getAttribute(`aria-${attribute}`) === value;
-  const hidden = e => is(e, 'hidden') || e.inert;
+  const hidden = e => is(e, 'hidden') || e.inert === true;  // a form's properties may be its fields, by their names
   const tidy = text => text.replace(/\s+/g, ' ').trim().slice(0, MAX_NAME);
 
   // The text that shows in an element, with what stands for its pictures.
   const said = (e, depth = 0) => {
     let text = '';
     for (const child of e.childNodes) {
-      if (text.length > MAX_NAME || depth > DEPTH) break;
+      if (text.length > MAX_NAME || depth > DEPTH || ++visits > VISITS) break;
       if (child.nodeType === 3) text += child.data;
       if (child.nodeType !== 1 || MUTE.test(child.tagName) || hidden(child)) continue;
       const style = getComputedStyle(child);
@@ -66,7 +67,7 @@
       .map(id => id && e.getRootNode().getElementById?.(id)).filter(Boolean);
     const told = named.map(other => other.getAttribute('aria-label') || said(other)).join(' ').trim()
       || e.getAttribute('aria-label')
-      || [...(e.labels || [])].slice(0, 16).map(label => said(label)).join(' ').trim()
+      || [...(LABELLED.test(e.tagName) && e.labels || [])].slice(0, 16).map(label => said(label)).join(' ').trim()
       || (e.tagName === 'INPUT' && role === 'button' && e.type !== 'file' && (e.alt || e.value
         || {submit: 'Submit', reset: 'Reset'}[e.type]))
       || (e.tagName === 'IMG' && e.getAttribute('alt'))
@@ -140,10 +141,9 @@
     const inside = {...at, clip, depth: at.depth + 1, hand: style.cursor === 'pointer'};
     if (shows) {
       const role = roleOf(e);
-      const control = CONTROLS.has(role) || e.tagName === 'LABEL';
       const clickable = !CONTROLS.has(role) && (!!e.onclick || style.cursor === 'pointer' && !at.hand);
       const name = nameOf(e, role);
-      if (control || clickable || name && !(at.said && (role === 'generic' || role === 'image' || role === 'paragraph'))) {
+      if (CONTROLS.has(role) || clickable || name && !(at.said && (role === 'generic' || role === 'image' || role === 'paragraph'))) {
         nodes.push({
           role: role === 'generic' && name ? 'text' : role, name, value: valueOf(e, role).slice(0, MAX_VALUE),
           box: [place.left, place.top, box.width, box.height].map(Math.round),
@@ -166,8 +166,10 @@
         clip: cut({left: x, top: y, right: x + e.clientWidth, bottom: y + e.clientHeight}, clip)});
       return;
     }
-    const children = e.tagName === 'SLOT' && e.assignedElements().length ? e.assignedElements() : (e.shadowRoot || e).children;
-    for (const child of children) walk(child, inside);
+    const slotted = e.tagName === 'SLOT' ? e.assignedElements() : [];
+    for (const child of slotted) walk(child, inside);
+    if (slotted.length) return;
+    for (let child = (e.shadowRoot || e).firstElementChild; child; child = child.nextElementSibling) walk(child, inside);
   };
 
   const root = document.body || document.documentElement;

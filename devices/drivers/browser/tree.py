@@ -25,4 +25,6 @@ def nodes(told: Any) -> list[Node]:
 
 
 def _known(node: Node) -> Node:
-    return node if node.role in ROLES else msgspec.structs.replace(node, role="generic")
+    """The node with a role of the vocabulary: a page can give an element any."""
+    role = node.role if node.role in ROLES else "text" if node.name else "generic"
+    return msgspec.structs.replace(node, role=role)

@@ -80,6 +80,33 @@ def act(
     devices.act(pool, device, action)
 
 
+@app.command()
+def elements(
+    device: Device,
+    text: Annotated[str | None, typer.Argument(help="Only what is called so.")] = None,
+    role: Annotated[str | None, typer.Option(help="Only these: button, textbox, link ...")] = None,
+    pool: Pool = None,
+) -> None:
+    """Print what shows on a device you hold, a line for each element: role, where to click it, name."""
+    from guiagent.cli.farm import devices
+
+    devices.elements(pool, device, text, role)
+
+
+@app.command("click-on")
+def click_on(
+    device: Device,
+    text: Annotated[str, typer.Argument(help="What the element is called.")],
+    role: Annotated[str | None, typer.Option(help="If several are called so: button, link ...")] = None,
+    nth: Annotated[int, typer.Option(help="Which of several, from 0.")] = 0,
+    pool: Pool = None,
+) -> None:
+    """Click on an element of a device you hold, by its name."""
+    from guiagent.cli.farm import devices
+
+    devices.click_on(pool, device, text, role, nth)
+
+
 @app.command("exec")
 def execute(
     device: Device,

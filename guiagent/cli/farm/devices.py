@@ -21,6 +21,7 @@ from guiagent.actions import ACTION, Action
 from guiagent.client import FarmClient, LeasedDevice
 from guiagent.client.local_pool import endpoint_of, state_dir
 from guiagent.errors import LeaseError, UsageError, first_error
+from guiagent.nodes import centre
 from guiagent.types import ObserveSpec, ResetSpec
 from guiagent.wire import Endpoint, LeaseInfo, LeaseRequest
 
@@ -168,6 +169,18 @@ def act(pool: str | None, device: str, words: Sequence[str]) -> None:
         print(observation.output, end="")
     if observation.action_error is not None:
         raise UsageError(f"{action.type}: {observation.action_error}")
+
+
+def elements(pool: str | None, device: str, text: str | None, role: str | None) -> None:
+    for node in _drive(pool, device, lambda held: held.find_all(text, role=role)):
+        at = "{},{}".format(*centre(node.box)) if any(node.box) else "-"
+        value = f" = {node.value!a}" if node.value else ""
+        # Its words come from the device: nothing of them may move the cursor of whoever reads them.
+        print(f"{node.role:12} {at:10} {node.name!a}{value}  {' '.join(node.states)}".rstrip())
+
+
+def click_on(pool: str | None, device: str, text: str, role: str | None, nth: int) -> None:
+    _drive(pool, device, lambda held: held.click_on(text, role=role, nth=nth))
 
 
 def execute(pool: str | None, device: str, command: Sequence[str], timeout: float) -> int:
