@@ -154,3 +154,9 @@ def test_a_crop_is_measured_beside_the_whole_and_compared(tmp_path: Path) -> Non
     assert "12 of 12 came out again" in held.output, held.output
     refused = CliRunner().invoke(app, [*words, "--suite", "lab"])
     assert "--zoom is for points on pictures" in str(refused.exception)
+
+
+def test_an_audit_finds_every_item_sound(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["tasks", "audit", f"screenspot:{screenspot(tmp_path, per_picture=1)}"])
+    assert done.exit_code == 0, done.output
+    assert "3 proofs, 3 sound" in done.output
