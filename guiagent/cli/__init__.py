@@ -336,6 +336,14 @@ def evaluate(
         int | None,
         typer.Option(min=1024, help="Pixels of a screenshot, at most, as a checkpoint sees it."),
     ] = None,
+    zoom: Annotated[
+        float | None,
+        typer.Option(
+            min=0.05,
+            max=0.95,
+            help="On pictures: measure the policy also when it points again in a crop of this share.",
+        ),
+    ] = None,
     price_in: Annotated[
         float | None, typer.Option(min=0, help="Price of a million tokens of prompts: cost per success.")
     ] = None,
@@ -364,7 +372,7 @@ def evaluate(
         max_pixels=max_pixels,
         experiences=load_experiences(experiences),
     )
-    asked = Asked(episodes, devices, baselines, runs, max_steps, price_in, price_out)
+    asked = Asked(episodes, devices, baselines, runs, max_steps, zoom, price_in, price_out)
     start(policy, chosen(suite, tasks), run, settings, asked)
 
 

@@ -9,7 +9,7 @@ import asyncio
 import io
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from PIL import Image
@@ -18,6 +18,7 @@ from guiagent.actions import Action, Click, LongPress, MouseDown, Move, points
 from guiagent.errors import Fault, FaultError
 from guiagent.types import Capabilities, Health, Observation, ObserveSpec, ResetSpec, Trajectory
 
+Result = TypeVar("Result")
 STILL = "still"  # the kind, as suites and results name it
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -73,6 +74,9 @@ class StillSlot:
 
     def __init__(self) -> None:
         self._device = StillDevice()
+
+    async def run(self, work: Callable[[StillDevice], Awaitable[Result]]) -> Result:
+        return await work(self._device)
 
     async def play(self, episode: Callable[[StillDevice], Awaitable[Trajectory]]) -> Trajectory:
         trajectory = await episode(self._device)

@@ -9,6 +9,7 @@ from guiagent.policies.scripted import (
     RandomPolicy,
     ScriptedPolicy,
 )
+from guiagent.policies.zooming import ZoomPolicy
 
 __all__ = [
     "CentrePolicy",
@@ -19,4 +20,5 @@ __all__ = [
     "RandomElementPolicy",
     "RandomPolicy",
     "ScriptedPolicy",
+    "ZoomPolicy",
 ]

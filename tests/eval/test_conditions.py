@@ -111,7 +111,7 @@ def test_a_policy_is_told_by_its_engine_prompt_and_sampling_and_never_by_a_passw
     assert facts_of("tiny", other)["prompt"] != facts["prompt"]
     assert settings_digest(facts_of("tiny", other)) != settings_digest(facts_of("tiny", settings))
     assert settings_digest(facts | {"policy": "elsewhere", "code": {}}) == settings_digest(facts)
-    assert facts_of("random", settings).keys() == {"policy", "engine", "code"}
+    assert facts_of("random", settings).keys() == {"policy", "engine", "zoom", "code"}
 
 
 def test_a_row_of_the_csv_is_an_episode_and_no_formula() -> None:

@@ -140,3 +140,23 @@ def test_a_folder_that_is_not_empty_and_an_unknown_kind_are_refused(tmp_path: Pa
     ):
         refused = CliRunner().invoke(app, ["grounding", "export", *words])
         assert said in str(refused.exception)
+
+
+def test_a_crop_is_measured_beside_the_whole_and_compared(tmp_path: Path) -> None:
+    folder, run = screenspot(tmp_path / "items"), tmp_path / "run"
+    words = ["eval", "--policy", "random", "--baselines", "none", "--zoom", "0.3", "--run", str(run)]
+    done = CliRunner().invoke(app, [*words, "--suite", f"screenspot:{folder}"])
+    assert done.exit_code == 0, done.output
+    assert "random-zoom0.3" in done.output and "zoom 0.3 on tasks never trained on: " in done.output
+    results = json.loads((run / "random-zoom0.3" / "results.json").read_text())
+    assert results["ran"]["agent"]["zoom"] == 0.3 and len(results["episodes"]) == 12
+    held = CliRunner().invoke(app, ["eval", "--verify", str(run / "random-zoom0.3"), "--devices", "1"])
+    assert "12 of 12 came out again" in held.output, held.output
+    refused = CliRunner().invoke(app, [*words, "--suite", "lab"])
+    assert "--zoom is for points on pictures" in str(refused.exception)
+
+
+def test_an_audit_finds_every_item_sound(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["tasks", "audit", f"screenspot:{screenspot(tmp_path, per_picture=1)}"])
+    assert done.exit_code == 0, done.output
+    assert "3 proofs, 3 sound" in done.output

@@ -53,6 +53,8 @@ SHORTER = [
     ),
     (r"^(guiagent compare .*)--seeds \d+$", rf"\1--seeds 1 --minutes 0.01 {_FEW}"),
     (r"^(guiagent eval .*)--runs \d+", r"\1--runs 2"),
+    (r"^(guiagent eval --suite grounding) ", r"\1 --tasks 'screenspot_web-000*' "),
+    (r"^(guiagent grounding export .*)--screens \d+$", r"\1--screens 1 --kinds lab"),
     (r"^(guiagent eval --suite lab) ", r"\1-perturbed "),  # the same kinds of task, a quarter of them
     (r"^(guiagent eval .*)$", r"\1 --episodes 1 --devices 2"),
     (r"^(guiagent tasks audit lab)\b.*", r"\1 --task reach-4 --devices 1"),

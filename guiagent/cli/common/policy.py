@@ -19,6 +19,7 @@ from guiagent.policies import (
     OraclePolicy,
     RandomElementPolicy,
     RandomPolicy,
+    ZoomPolicy,
 )
 from guiagent.protocols import Policy
 from training.config import HistoryConfig, TrainConfig, checkpoint_folder
@@ -48,6 +49,7 @@ class PolicySettings:
     max_pixels: int | None = None
     seed: int = 0  # of sampling; a model server has its own
     experiences: Experiences | None = None  # of earlier attempts, for its prompts
+    zoom: float | None = None  # share of each side of a window round its first point, to point again in
 
     @classmethod
     def of_training(cls, config: TrainConfig) -> Self:
@@ -78,7 +80,7 @@ def facts_of(name: str, settings: PolicySettings) -> dict[str, Any]:
     """What a result says of its policy: engine, dialect, prompt, sampling, and the code that drove it."""
     code = {"code": {"commit": commit(), **versions()}}
     if name in SCRIPTED:
-        return {"policy": name, "engine": "scripted", **code}
+        return {"policy": name, "engine": "scripted", "zoom": settings.zoom, **code}
     dialect = find_dialect(settings.dialect)
     words = f"{dialect.system}\0{dialect.prompt('')}".encode()
     return {
@@ -94,6 +96,7 @@ def facts_of(name: str, settings: PolicySettings) -> dict[str, Any]:
         "max_pixels": settings.max_pixels,
         "sampling_seed": settings.seed,
         "experiences": settings.experiences.digest if settings.experiences else None,
+        "zoom": settings.zoom,
         **code,
     }
 
@@ -113,16 +116,17 @@ async def open_policy(name: str, settings: PolicySettings) -> AsyncIterator[Poli
     The policy is closed at the end of the context: a server's connections, or a model's thread.
     """
     async with AsyncExitStack() as held:
-        if name in SCRIPTED:
-            yield SCRIPTED[name]()
-            return
         policy: Policy
-        if name.startswith(("http://", "https://")):
+        if name in SCRIPTED:
+            policy = SCRIPTED[name]()
+        elif name.startswith(("http://", "https://")):
             policy = chat = _chat_policy(name, settings)
             held.push_async_callback(chat.close)
         else:
             policy = _local_policy(name, settings, held)
-        yield policy if settings.experiences is None else Experienced(policy, settings.experiences)
+        if settings.experiences is not None and name not in SCRIPTED:
+            policy = Experienced(policy, settings.experiences)
+        yield policy if settings.zoom is None else ZoomPolicy(policy, settings.zoom)
 
 
 def _chat_policy(name: str, settings: PolicySettings) -> ChatPolicy:

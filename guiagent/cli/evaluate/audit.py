@@ -8,17 +8,19 @@ from rich.console import Console
 
 from eval.suites import find_suite
 from eval.suites.suite import Suite
-from guiagent.cli.common.farm import own_farm
+from guiagent.cli.common.farm import suite_farm
 from guiagent.client.play import LOST, DeviceSlot, play
+from guiagent.client.still import StillSlot
 from guiagent.errors import FaultError, UsageError
 from guiagent.protocols import Provable, Taskset
 from rewards.audit import Proof, audit
 from rewards.catalogue import find_taskset
 
+_SEEDS = 3  # of each task, unless the user says how many or the suite has fewer
 _ATTEMPTS = 3  # at a proof, with another device after each fault
 
 
-def audit_suite(name: str, only: list[str], seeds: int, devices: int) -> bool:
+def audit_suite(name: str, only: list[str], seeds: int | None, devices: int) -> bool:
     """Print a row per proof; return whether all are sound.
 
     Raises UsageError for an unknown suite or task, and for tasks without an oracle and mutants.
@@ -26,7 +28,8 @@ def audit_suite(name: str, only: list[str], seeds: int, devices: int) -> bool:
     suite, taskset = find_suite(name), find_taskset(find_suite(name).taskset)
     if unknown := sorted(set(only) - set(suite.tasks)):
         raise UsageError(f"suite {name} has no task {', '.join(unknown)}")
-    jobs = [(task, seed) for task in only or suite.tasks for seed in suite.seeds(seeds)]
+    count = min(_SEEDS, suite.episodes) if seeds is None else seeds
+    jobs = [(task, seed) for task in only or suite.tasks for seed in suite.seeds(count)]
     if bare := sorted({task for task, seed in jobs if not isinstance(taskset.task(task, seed), Provable)}):
         raise UsageError(f"{len(bare)} tasks of {name} have no oracle and no mutants, such as {bare[0]}")
     console = Console()
@@ -41,7 +44,7 @@ async def _prove(
     attempts: Counter[tuple[str, int]] = Counter()
     unsound = 0
 
-    async def prove(job: tuple[str, int], slot: DeviceSlot) -> bool:
+    async def prove(job: tuple[str, int], slot: DeviceSlot | StillSlot) -> bool:
         """Prove one task; return True if the device failed and another one is to be tried."""
         nonlocal unsound
         attempts[job] += 1
@@ -56,9 +59,12 @@ async def _prove(
         console.print(_row(proof), soft_wrap=True, highlight=False)
         return False
 
-    async with own_farm(devices, *suite.screen, kind=suite.device) as farm:
-        lease = partial(farm.client.lease, suite.device, grants=suite.grants, label=f"audit {suite.name}")
-        await play(jobs, [DeviceSlot(lease) for _ in range(devices)], prove)
+    async with suite_farm(suite, devices) as farm:
+        if farm is None:
+            await play(jobs, [StillSlot()], prove)
+        else:
+            lease = partial(farm.client.lease, suite.device, grants=suite.grants, label=f"audit {suite.name}")
+            await play(jobs, [DeviceSlot(lease) for _ in range(devices)], prove)
     return unsound
 
 

@@ -11,6 +11,7 @@ from eval.breakdown import breakdown_json
 from eval.repetitions import Prices, Repetitions, repetitions_json
 from eval.report.breakdown import breakdown_section, print_breakdown
 from eval.report.card import write_card
+from eval.report.changes import changes
 from eval.report.page import RunSummary, write_report, write_summary
 from eval.report.repetitions import print_repetitions, repetitions_section
 from eval.report.table import print_table
@@ -41,11 +42,12 @@ def label_of(name: str, settings: PolicySettings) -> str:
 
     It is a baseline's name, or changes with a checkpoint's weights and the experiences in its prompts.
     """
+    zoomed = f"-zoom{settings.zoom:g}" if settings.zoom else ""
     if name in SCRIPTED:
-        return name
+        return name + zoomed
     model = name.replace("/", "_") if "://" in name else _digest_of(name)
     experiences = settings.experiences
-    return model if experiences is None else f"{model}-told-{experiences.digest[:8]}"
+    return (model if experiences is None else f"{model}-told-{experiences.digest[:8]}") + zoomed
 
 
 def _digest_of(name: str) -> str:
@@ -92,6 +94,7 @@ class Asked:
     baselines: str = "all"  # as `measured` takes it
     runs: int = 1
     max_steps: int | None = None
+    zoom: float | None = None  # also measure the policy with this share of the picture to point again in
     price_in: float | None = None  # of a million tokens of prompts
     price_out: float | None = None  # and of replies
 
@@ -109,6 +112,8 @@ def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, ask
     console = Console()
     episodes = min(_EPISODES, suite.episodes) if asked.episodes is None else asked.episodes
     suite.seeds(episodes)
+    if asked.zoom is not None and suite.device != STILL:
+        raise UsageError("--zoom is for points on pictures: the suites grounding and screenspot:FOLDER")
     played, known = measured(asked.baselines, suite, policy)
     if policy not in SCRIPTED and "://" not in policy:
         find_dialect(settings.dialect)
@@ -121,11 +126,14 @@ def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, ask
                     f"farm      {asked.devices} {suite.device}s  live page {farm.live_url}", soft_wrap=True
                 )
             results, client = [], farm.client if farm else None
-            plan = [*((policy, n) for n in range(asked.runs)), *((one, 0) for one in played)]
+            plan: list[tuple[str, int, float | None]]
+            plan = [(policy, n, None) for n in range(asked.runs)]
+            plan += [(policy, 0, asked.zoom)] if asked.zoom else []
+            plan += [(one, 0, None) for one in played]
             with StageLine(console, "1/1", "eval") as line:
-                for name, repetition in plan:
-                    label = label_of(name, settings) + (f"-run{repetition + 1}" if repetition else "")
-                    sampled = replace(settings, seed=repetition)
+                for name, repetition, zoom in plan:
+                    sampled = replace(settings, seed=repetition, zoom=zoom)
+                    label = label_of(name, sampled) + (f"-run{repetition + 1}" if repetition else "")
                     evaluator = Evaluator(suite, client, asked.devices, sampled, asked.max_steps)
                     results.append(await evaluator.measure(name, label, run / label, episodes, line))
             return results
@@ -136,6 +144,9 @@ def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, ask
     repeated = Repetitions(tuple(results[: asked.runs]))
     print_table(results, console)
     print_breakdown(results, console)
+    if asked.zoom:
+        for line in changes(Comparison(after=beside[0], before=first)):
+            console.out(f"zoom {asked.zoom:g} on {line}", highlight=False)
     print_repetitions(repeated, console, asked.prices)
     with TrajectoryStore(run / first.label / "trajectories", readonly=True) as store:
         trajectories = list(store)

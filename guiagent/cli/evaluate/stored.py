@@ -8,12 +8,12 @@ import msgspec
 import typer
 from rich.console import Console
 
-from eval.report.page import RunSummary, in_points, write_report, write_summary
-from eval.report.table import TRAINED, UNSEEN, print_table
+from eval.report.changes import changes
+from eval.report.page import RunSummary, write_report, write_summary
+from eval.report.table import print_table
 from eval.report.viewer import frames_of, select
 from eval.results import Comparison, read_result
 from eval.run import Agent, Benchmark, Claim, run_suite
-from eval.stats import mcnemar_exact, newcombe
 from eval.suites import find_suite
 from eval.suites.suite import Suite
 from eval.verification import RecordedPolicy, Verification, read_recorded, verified
@@ -96,18 +96,8 @@ def compare_results(before: Path, after: Path, out: Path) -> None:
     first, second = comparison.before, comparison.after
     assert first is not None
     print_table([first, second], console)
-    for trained, name in ((True, TRAINED), (False, UNSEEN)):
-        a, b = first.pooled(trained).scheduled, second.pooled(trained).scheduled
-        if not a.n or not b.n:
-            continue
-        interval = newcombe(a, b)
-        gained, lost = comparison.paired(trained)
-        console.out(
-            f"{name}: {in_points(b.rate - a.rate)} points ({in_points(interval.low)} to "
-            f"{in_points(interval.high)}), {gained} seeds gained and {lost} lost, "
-            f"p = {mcnemar_exact(gained, lost):.3f}",
-            highlight=False,
-        )
+    for line in changes(comparison):
+        console.out(line, highlight=False)
     for line in _flips(comparison):
         console.out(f"  {line}", highlight=False)
     with (

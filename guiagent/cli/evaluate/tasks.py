@@ -61,7 +61,9 @@ def check(
 def audit(
     suite: Annotated[str, typer.Argument(help="Suite, such as miniwob-demo, phone or phone-unseen-apps.")],
     task: Annotated[list[str] | None, typer.Option(help="Prove only this task; may be repeated.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of the suite's seeds per task.")] = 3,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of the suite's seeds per task; by default 3, if it has.")
+    ] = None,
     devices: Annotated[int, typer.Option(min=1, help="Number of devices.")] = 2,
 ) -> None:
     """Prove every task's check on real devices: the oracle scores 1, mutants and null agents do not.
