@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, TypeGuard, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -97,8 +97,15 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str =
         mine, theirs, key = one.get(name), other.get(name), prefix + name
         if isinstance(mine, dict) and isinstance(theirs, dict):
             yield from _differences(mine, theirs, f"{key}.")
+        elif _are_tables(mine) and _are_tables(theirs) and len(mine) == len(theirs):
+            for place, (one_table, other_table) in enumerate(zip(mine, theirs, strict=True)):
+                yield from _differences(one_table, other_table, f"{key}.{place}.")
         elif mine != theirs:
             yield Difference(key, mine, theirs)
+
+
+def _are_tables(value: Any) -> TypeGuard[list[dict[str, Any]]]:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _without(values: Mapping[str, Any], keys: Collection[str], prefix: str = "") -> dict[str, Any]:

@@ -38,6 +38,10 @@ SHORTER = [
     (r"^(python -m tests\.(?:bench|drills)\b.*)$", r"\1 --help"),  # after its words were read
     (r"^(guiagent train .*--dry-run.*)$", r"\1 > dry-run.txt; grep '^ok .*cost' dry-run.txt"),
     (r"^(guiagent train --recipe (?:arpo-demo|zero) (?!.*--dry-run).*)$", rf"\1 --set minutes=0.02 {_FEW}"),
+    (
+        r"^(guiagent train --recipe everywhere (?!.*--dry-run).*)$",
+        r"\1 --set steps=1 --set rollout.group_size=2",
+    ),
     (r"^(guiagent train --recipe zero .*)$", r"\1 --set evaluation.episodes=1"),
     (r"^(guiagent train --recipe tiny-sft .*)$", r"\1 --set demonstrations=40 --set steps=4 --set batch=4"),
     (r"^(guiagent train --recipe tiny-judge .*)$", r"\1 --set labelled=150 --set steps=4 --set batch=4"),

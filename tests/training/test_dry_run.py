@@ -136,7 +136,7 @@ def test_its_head_says_what_it_needs_and_costs(recipe: str) -> None:
     assert f"{turns * seconds / 3600:.0f} device-hours" in said
 
 
-@pytest.mark.parametrize("recipe", ["arpo-demo", "zero"])
+@pytest.mark.parametrize("recipe", ["arpo-demo", "zero", "everywhere"])
 async def test_a_small_recipe(recipe: str) -> None:
     findings = await dry_run(load(recipe))
     assert not [finding for finding in findings if finding.missing]

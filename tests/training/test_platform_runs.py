@@ -129,7 +129,7 @@ def test_a_run_may_go_on_with_other_numbers_of_devices_and_with_nothing_else(
     recipe.write_text(RECIPE.replace("devices = 2", "devices = 5"))
     require_same(tmp_path, configuration.load(TrainConfig, recipe))
     recipe.write_text(RECIPE.replace("devices = 2", "share = 3"))
-    with pytest.raises(GuiAgentError, match="platforms was"):
+    with pytest.raises(GuiAgentError, match=r"platforms\.1\.share was 1\.0, now 3\.0;"):
         require_same(tmp_path, configuration.load(TrainConfig, recipe))
 
 
