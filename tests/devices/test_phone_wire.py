@@ -204,11 +204,61 @@ def test_scripts_are_read_as_a_shell_reads_them(script: str, words: list[list[st
         '"$(id)"',
         "a >&7",
         "x" * 70_000,
+        "for f in a b; echo; done",
+        "for f in a b; do echo",
+        "for f; do echo; done",
+        "for 1 in a; do echo; done",
+        "if true; echo; fi",
+        "if true; then echo; done",
+        "while true; do echo; done extra",
+        "done",
+        "then",
+        "a && fi",
+        "case x in esac",
+        "if true; then " * 50,
     ],
 )
 def test_scripts_beyond_the_grammar_are_refused(script: str) -> None:
     with pytest.raises(ScriptError):
         parse(script)
+
+
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [
+        ("for x in a 'b c' d; do echo -$x-; done", "-a-\n-b c-\n-d-\n"),
+        ("for x in; do echo $x; done; echo $?", "0\n"),
+        ("for x in for do done; do echo $x; done", "for\ndo\ndone\n"),
+        ("echo for do done if", "for do done if\n"),
+        ("for x in 1 2\ndo\n  # a comment\n  for y in a b; do echo $x$y; done\ndone", "1a\n1b\n2a\n2b\n"),
+        ("for x in 1 2 3; do if [ $x = 2 ]; then continue; fi; echo $x; done", "1\n3\n"),
+        ("for x in 1 2 3; do echo $x; if [ $x = 2 ]; then break; fi; done; echo after", "1\n2\nafter\n"),
+        ("for x in b a; do echo $x; done | sort", "a\nb\n"),
+        ("for x in a b; do echo $x; done > /data/local/tmp/loop; cat /data/local/tmp/loop", "a\nb\n"),
+        ("if false; then echo 1; elif true; then echo 2; else echo 3; fi", "2\n"),
+        ("if false; then echo 1; else echo 3; fi", "3\n"),
+        ("if false; then echo 1; fi; echo $?", "0\n"),
+        ("if true && false; then echo 1; else echo 2; fi && echo 3", "2\n3\n"),
+        (
+            "touch /sdcard/x; while [ -e /sdcard/x ]; do rm /sdcard/x; echo once; done",
+            "once\n",
+        ),
+        (
+            "until [ -e /sdcard/y ]; do touch /sdcard/y; done; rm /sdcard/y; echo $?",
+            "0\n",
+        ),
+        ("for x in 1 2; do echo $x; exit 3; done; echo no", "1\n"),
+        ("break 2>/dev/null; echo went on", "went on\n"),
+    ],
+)
+def test_loops_and_conditions(script: str, printed: str, bench: Bench) -> None:
+    assert bench.shell(script) == printed
+
+
+def test_a_loop_without_an_end_holds_nobody_up_and_is_ended(bench: Bench) -> None:
+    endless = bench.adb("shell", "while true; do true; done", ok=False)
+    assert b"a loop of more than 10000 rounds" in endless.stderr
+    assert endless.returncode == 1
 
 
 @pytest.mark.parametrize(

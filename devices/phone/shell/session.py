@@ -8,12 +8,24 @@ from pathlib import Path
 from typing import Protocol
 
 from devices.phone.machine import Machine
-from devices.phone.shell.grammar import Command, Pipeline, Redirect, ScriptError, Word, parse
+from devices.phone.shell.grammar import (
+    Command,
+    For,
+    If,
+    Pipeline,
+    Redirect,
+    ScriptError,
+    Stage,
+    While,
+    Word,
+    parse,
+)
 from devices.phone.storage import MAX_FILE
 from guiagent.errors import UsageError
 
 _PIPE = 64 << 10
 _MAX_MATCHES = 10_000
+_MAX_ROUNDS = 10_000  # of a loop whose end is not known
 _VARIABLES = {
     "HOME": "/",
     "USER": "shell",
@@ -77,6 +89,14 @@ class UsageFailure(Exception):
 
 
 Program = Callable[[Call], Awaitable[int]]
+
+
+class _Leave(Exception):
+    """`break` or `continue`, on its way to the loop that it leaves."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(how)
+        self.how = how
 
 
 class Nothing:
@@ -155,6 +175,7 @@ class Session:
     variables: dict[str, str] = field(default_factory=lambda: dict(_VARIABLES))
     code: int = 0  # of the last command
     ended: bool = False  # by `exit`
+    _loops: int = 0  # around the command that runs
 
     async def run(self, script: str, stdin: Input, stdout: Output, stderr: Output) -> int:
         """Run a script and return the exit code of its last command; 2 if it cannot be parsed."""
@@ -164,6 +185,9 @@ class Session:
             await stderr.write(f"/system/bin/sh: {error}\n".encode())
             self.code = 2
             return 2
+        return await self._run(pipelines, stdin, stdout, stderr)
+
+    async def _run(self, pipelines: list[Pipeline], stdin: Input, stdout: Output, stderr: Output) -> int:
         for pipeline in pipelines:
             if (pipeline.link == "&&" and self.code) or (pipeline.link == "||" and not self.code):
                 continue
@@ -179,9 +203,11 @@ class Session:
         inputs: list[Input] = [stdin, *pipes]
         outputs: list[Output] = [*pipes, stdout]
 
-        async def stage(number: int, command: Command) -> int:
+        async def stage(number: int, command: Stage) -> int:
             try:
                 return await self._command(command, inputs[number], outputs[number], stderr)
+            except _Leave:  # it leaves its own part of the pipeline
+                return 0
             finally:
                 if number:
                     await pipes[number - 1].close(reader=True)
@@ -192,8 +218,8 @@ class Session:
             stages = [group.create_task(stage(*each)) for each in enumerate(pipeline.commands)]
         return stages[-1].result()
 
-    async def _command(self, command: Command, stdin: Input, stdout: Output, stderr: Output) -> int:
-        words = [text for word in command.words for text in self._expand(word)]
+    async def _command(self, command: Stage, stdin: Input, stdout: Output, stderr: Output) -> int:
+        words = self._expanded(command.words) if isinstance(command, Command) else ["sh"]
         while words and _is_assignment(words[0]):
             name, _, value = words.pop(0).partition("=")
             self.variables[name] = value
@@ -209,8 +235,15 @@ class Session:
                     stdout = stderr if redirect.target == 2 else self._sink(redirect, opened, stdout)
                 else:
                     stderr = stdout if redirect.target == 1 else self._sink(redirect, opened, stderr)
+            if not isinstance(command, Command):
+                return await self._compound(command, stdin, stdout, stderr)
             if not words:
                 return 0
+            if name in ("break", "continue"):
+                if not self._loops:
+                    await stderr.write(f"/system/bin/sh: {name}: not in a loop\n".encode())
+                    return 1
+                raise _Leave(name)
             program = self.programs.get(name)
             if program is None:
                 await stderr.write(f"/system/bin/sh: {words[0]}: inaccessible or not found\n".encode())
@@ -233,6 +266,47 @@ class Session:
         finally:
             for file in opened:
                 file.close()
+
+    async def _compound(self, stage: For | While | If, stdin: Input, stdout: Output, stderr: Output) -> int:
+        async def run(pipelines: list[Pipeline]) -> int:
+            self.code = 0
+            return await self._run(pipelines, stdin, stdout, stderr)
+
+        async def goes_on(body: list[Pipeline]) -> bool:
+            """Run a loop's body once; False if the loop is over."""
+            await asyncio.sleep(0)  # a loop of what never waits holds nobody up
+            self._loops += 1
+            try:
+                await run(body)
+            except _Leave as leaving:
+                return leaving.how == "continue"
+            finally:
+                self._loops -= 1
+            return not self.ended
+
+        match stage:
+            case For(name=name, words=words, body=body):
+                self.code = 0
+                for text in self._expanded(words):
+                    self.variables[name] = text
+                    if not await goes_on(body):
+                        break
+            case While(until=until, condition=condition, body=body):
+                last = 0
+                for _ in range(_MAX_ROUNDS):
+                    if bool(await run(condition)) != until or self.ended or not await goes_on(body):
+                        return last
+                    last = self.code
+                raise UsageFailure(f"a loop of more than {_MAX_ROUNDS} rounds")
+            case If(branches=branches, otherwise=otherwise):
+                for condition, body in branches:
+                    if not await run(condition):
+                        return await run(body)
+                return await run(otherwise)
+        return self.code
+
+    def _expanded(self, words: list[Word]) -> list[str]:
+        return [text for word in words for text in self._expand(word)]
 
     def _source(self, redirect: Redirect, opened: list[FileInput | FileOutput]) -> Input:
         path = self._target(redirect)
