@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from guiagent.actions import Action, Answer, Click, Done, Move, Type
 from guiagent.client.still import StillDevice
 from guiagent.errors import FaultError, UsageError
-from guiagent.types import Ending, ObserveSpec, ResetSpec, Score
+from guiagent.types import Capabilities, Ending, ObserveSpec, ResetSpec, Score
 from rewards.audit import audit
-from rewards.catalogue import find_taskset
+from rewards.catalogue import find_taskset, training_names
 from rewards.tasksets.grounding import Grounding
 from rewards.tasksets.grounding.items import Item, hit, read_items, write_items
 from tests.support.pictures import picture, row, screenspot
@@ -175,3 +175,17 @@ def test_the_digest_changes_with_an_item_and_with_a_picture(tmp_path: Path) -> N
     one(tmp_path)
     picture(tmp_path, "a.png", (201, 100))
     assert Grounding(tmp_path).digest != before
+
+
+async def test_items_are_not_trained_on_and_need_a_screen_of_pictures(tmp_path: Path) -> None:
+    tasks = Grounding(one(tmp_path))
+    for names in ("*",), ("x-0000",):
+        with pytest.raises(UsageError, match="for evaluation alone"):
+            training_names(tasks, names)
+
+    class Browser(StillDevice):
+        async def describe(self) -> Capabilities:
+            return Capabilities("browser", 800, 600)
+
+    with pytest.raises(FaultError, match="unsuitable_device"):
+        await tasks.task("x-0000", 1).setup(Browser(), SPEC)
