@@ -55,6 +55,10 @@ def test_both_conventions_of_boxes_are_read_as_published(tmp_path: Path) -> None
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    (inner,) = read_items(one(tmp_path / "inner"))
+    (tmp_path / "inner" / "x.json").unlink()
+    write_items(tmp_path / "inner", [inner])
+    assert [item.box for item in read_items(tmp_path / "inner")] == [(10, 20, 40, 60)]
     items = read_items(screenspot(tmp_path))
     (tmp_path / "screenspot_web.json").unlink()
     write_items(tmp_path, items)
@@ -140,7 +144,7 @@ async def test_only_the_first_point_counts(tmp_path: Path) -> None:
     assert (await score(tmp_path, Click(x=10, y=20))).value == 1
     assert (await score(tmp_path, Move(x=40, y=60))).value == 1
     assert (await score(tmp_path, Click(x=41, y=60))).value == 0
-    spray: list[Action] = [Click(x=0, y=0), *(Click(x=x, y=30) for x in range(0, 200, 10))]
+    spray: list[Action] = [*(Click(x=x, y=30) for x in range(0, 200, 10)), Click(x=11, y=21)]
     assert (await score(tmp_path, *spray)).value == 0
     for other in (Type(text="x"), Done(), Answer(text="(11, 21)")):
         assert (await score(tmp_path, other, Click(x=11, y=21))).reason == "pointed nowhere"
