@@ -100,6 +100,24 @@ def told(found: Conditions) -> list[tuple[str, str]]:
     return lines
 
 
+def differences(one: Conditions, other: Conditions) -> list[str]:
+    """A line for each condition that is not the same in both, such as `temperature: 0.5, then 1.0`."""
+    before, after = _named(one), _named(other)
+    names = [*before, *(name for name in after if name not in before)]
+    return [
+        f"{name}: {before.get(name, 'not said')}, then {after.get(name, 'not said')}"
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _named(found: Conditions) -> dict[str, str]:
+    lines: dict[str, str] = {}
+    for name, value in told(found):
+        lines[name] = f"{lines[name]}; {value}" if name in lines else value
+    return lines
+
+
 def _line(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 

@@ -76,8 +76,10 @@ def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
     check.
 
     Raises:
-        UsageError: a name is unknown, or no task is left.
+        UsageError: a name is unknown, no task is left, or all are a benchmark's, as grounding items are.
     """
+    if isinstance(taskset, Grounding):
+        raise UsageError("grounding items are for evaluation alone: name another taskset to train on")
     if tuple(names) != ("*",):
         for name in names:
             require_task(taskset, name)

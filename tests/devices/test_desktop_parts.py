@@ -13,6 +13,7 @@ from devices.drivers.desktop.capture import draw, encode
 from devices.drivers.desktop.display import Cursor, Event
 from devices.drivers.desktop.input import strokes
 from devices.drivers.desktop.keys import Keymap, character, chunks, keysym
+from devices.drivers.desktop.packages import installed
 from devices.drivers.desktop.settle import QUIET_S, Quiet
 from guiagent.actions import Click, Drag, Scroll, Swipe, Type
 
@@ -165,3 +166,23 @@ def test_the_menu_offers_the_applications_and_no_way_out(system: Path) -> None:
     assert "Text &amp; Edit" in text
     assert "<command>xterm -e top</command>" in text
     assert "Exit" not in text and "Hidden" not in text
+
+
+def test_versions_of_programs_and_a_digest_of_all_packages_come_from_the_system(tmp_path: Path) -> None:
+    def system(name: str, *entries: tuple[str, str, str]) -> Path:
+        status = tmp_path / name / "var/lib/dpkg/status"
+        status.parent.mkdir(parents=True)
+        paragraphs = (
+            f"Package: {package}\nStatus: {state}\nDescription: x\n more\nVersion: {version}\n"
+            for package, state, version in entries
+        )
+        status.write_text("\n".join(paragraphs))
+        return tmp_path / name
+
+    there, gone = "install ok installed", "deinstall ok config-files"
+    first = installed(system("a", ("gimp", there, "3.0-1"), ("libc6", there, "2.41"), ("vlc", gone, "3")))
+    other = installed(system("b", ("gimp", there, "3.0-1"), ("libc6", there, "2.42")))
+    assert first[0] == other[0] == "gimp 3.0-1"
+    assert first[1] != other[1] and len(first[1]) == 16
+    assert installed(system("c", ("libc6", there, "2.41"), ("gimp", there, "3.0-1"))) == first
+    assert installed(tmp_path / "no Debian") == ("", "")

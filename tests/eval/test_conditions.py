@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from eval.breakdown import breakdown_json, by_group, by_stop, fault_reasons
-from eval.conditions import Conditions, conditions, evaluator_digest, settings_digest, told
+from eval.conditions import Conditions, conditions, differences, evaluator_digest, settings_digest, told
 from eval.repetitions import Prices, Repetitions, repetitions_json
 from eval.report.breakdown import breakdown_tables
 from eval.report.card import model_card
@@ -100,6 +100,18 @@ def test_a_result_names_what_it_ran_on() -> None:
     found = conditions(suite, [shelled], {}, None)
     assert found.surface == "GUI and shell"
     assert ("device", "browser 800x600: HeadlessChrome/156, image 6eba") in told(found)
+
+
+def test_two_results_say_which_conditions_were_not_the_same() -> None:
+    newer = msgspec.structs.replace(BROWSER, software="HeadlessChrome/157")
+    other = conditions(SUITE, [newer], {"dialect": "ui-tars", "temperature": 1.0}, 7)
+    assert differences(RESULT.ran, RESULT.ran) == []
+    assert differences(RESULT.ran, other) == [
+        "device: browser 800x600: HeadlessChrome/156, then browser 800x600: HeadlessChrome/157",
+        "temperature: 0.5, then 1.0",
+    ]
+    assert "surface: GUI only, then not said" not in differences(RESULT.ran, Conditions())
+    assert f"evaluator: {RESULT.ran.evaluator}, then " in differences(RESULT.ran, Conditions())[-1]
 
 
 def test_a_policy_is_told_by_its_engine_prompt_and_sampling_and_never_by_a_password() -> None:

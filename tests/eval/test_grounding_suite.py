@@ -27,13 +27,16 @@ SPEC = ObserveSpec(frame="png")
 
 
 class Scaled:
-    """A seeded mistake: points scaled by three, as after a resize of the picture that is not undone."""
+    """A seeded mistake: scaled points, as after a resize of the picture that is not undone."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
 
     async def act(
         self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
     ) -> PolicyOutput:
         (todo,) = observation.probes["oracle"]
-        x, y = 3 * todo["x"], 3 * todo["y"]
+        x, y = int(self.scale * todo["x"]), int(self.scale * todo["y"])
         return PolicyOutput("", [{"type": "click", "x": x, "y": y}])
 
     def forget(self, episode: str) -> None:
@@ -49,11 +52,14 @@ async def played(folder: Path, policy: Policy, out: Path, label: str = "one") ->
 async def test_the_oracle_hits_everything_and_scaled_coordinates_nothing(tmp_path: Path) -> None:
     folder = screenspot(tmp_path / "items", per_picture=2)
     oracle = await played(folder, OraclePolicy(), tmp_path, "oracle")
-    scaled = await played(folder, Scaled(), tmp_path, "scaled")
+    halved = await played(folder, Scaled(0.5), tmp_path, "halved")
+    doubled = await played(folder, Scaled(2), tmp_path, "doubled")
     centre = await played(folder, CentrePolicy(), tmp_path, "centre")
     elements = await played(folder, RandomElementPolicy(), tmp_path, "random-element")
-    rates = [result.pooled(trained=False).scheduled.rate for result in (oracle, elements, scaled, centre)]
-    assert rates == [1.0, 1.0, 0.0, 0.0]  # both items of a picture mean the same box
+    rates = [
+        result.pooled(trained=False).scheduled.rate for result in (oracle, elements, halved, doubled, centre)
+    ]
+    assert rates == [1.0, 1.0, 0.0, 0.0, 0.0]  # both items of a picture mean the same box
     assert {row.stop for row in by_stop(oracle)} == {"task_done"}
 
 

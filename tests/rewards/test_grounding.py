@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from guiagent.actions import Action, Answer, Click, Done, Move, Type
 from guiagent.client.still import StillDevice
 from guiagent.errors import FaultError, UsageError
-from guiagent.types import Ending, ObserveSpec, ResetSpec, Score
+from guiagent.types import Capabilities, Ending, ObserveSpec, ResetSpec, Score
 from rewards.audit import audit
-from rewards.catalogue import find_taskset
+from rewards.catalogue import find_taskset, training_names
 from rewards.tasksets.grounding import Grounding
 from rewards.tasksets.grounding.items import Item, hit, read_items, write_items
 from tests.support.pictures import picture, row, screenspot
@@ -55,6 +55,10 @@ def test_both_conventions_of_boxes_are_read_as_published(tmp_path: Path) -> None
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    (inner,) = read_items(one(tmp_path / "inner"))
+    (tmp_path / "inner" / "x.json").unlink()
+    write_items(tmp_path / "inner", [inner])
+    assert [item.box for item in read_items(tmp_path / "inner")] == [(10, 20, 40, 60)]
     items = read_items(screenspot(tmp_path))
     (tmp_path / "screenspot_web.json").unlink()
     write_items(tmp_path, items)
@@ -140,7 +144,7 @@ async def test_only_the_first_point_counts(tmp_path: Path) -> None:
     assert (await score(tmp_path, Click(x=10, y=20))).value == 1
     assert (await score(tmp_path, Move(x=40, y=60))).value == 1
     assert (await score(tmp_path, Click(x=41, y=60))).value == 0
-    spray: list[Action] = [Click(x=0, y=0), *(Click(x=x, y=30) for x in range(0, 200, 10))]
+    spray: list[Action] = [*(Click(x=x, y=30) for x in range(0, 200, 10)), Click(x=11, y=21)]
     assert (await score(tmp_path, *spray)).value == 0
     for other in (Type(text="x"), Done(), Answer(text="(11, 21)")):
         assert (await score(tmp_path, other, Click(x=11, y=21))).reason == "pointed nowhere"
@@ -175,3 +179,17 @@ def test_the_digest_changes_with_an_item_and_with_a_picture(tmp_path: Path) -> N
     one(tmp_path)
     picture(tmp_path, "a.png", (201, 100))
     assert Grounding(tmp_path).digest != before
+
+
+async def test_items_are_not_trained_on_and_need_a_screen_of_pictures(tmp_path: Path) -> None:
+    tasks = Grounding(one(tmp_path))
+    for names in ("*",), ("x-0000",):
+        with pytest.raises(UsageError, match="for evaluation alone"):
+            training_names(tasks, names)
+
+    class Browser(StillDevice):
+        async def describe(self) -> Capabilities:
+            return Capabilities("browser", 800, 600)
+
+    with pytest.raises(FaultError, match="unsuitable_device"):
+        await tasks.task("x-0000", 1).setup(Browser(), SPEC)

@@ -26,12 +26,12 @@ def picture(folder: Path, name: str, size: tuple[int, int]) -> None:
 
 
 def screenspot(folder: Path, per_picture: int = 4) -> Path:
-    """Items whose boxes are a quarter of their picture in the top left, off its middle; return the folder."""
+    """Items whose boxes are the quarter of their picture at its bottom right; return the folder."""
     rows = []
     for width, height in SIZES:
         name = f"screen-{width}.png"
         picture(folder, name, (width, height))
-        box = (0.0, 0.0, width / 2 - 1.5, height / 2 - 1.5)
+        box = (width / 2 + 1.5, height / 2 + 1.5, width / 2 - 1.5, height / 2 - 1.5)
         rows += [row(name, box, len(rows) + n) for n in range(per_picture)]
     (folder / "screenspot_web.json").write_text(json.dumps(rows))
     return folder

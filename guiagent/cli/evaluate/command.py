@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import xxhash
 from rich.console import Console
 
@@ -171,6 +172,7 @@ def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, ask
                 "max_pixels": settings.max_pixels,
                 "max_new_tokens": settings.max_new_tokens,
                 "packages": versions(),
+                "ran": msgspec.to_builtins(first.ran),
                 "experiences": list(settings.experiences.entries.values()) if settings.experiences else [],
             },
         )

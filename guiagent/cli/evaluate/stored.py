@@ -8,6 +8,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from eval.conditions import differences
 from eval.report.changes import changes
 from eval.report.page import RunSummary, write_report, write_summary
 from eval.report.table import print_table
@@ -98,6 +99,8 @@ def compare_results(before: Path, after: Path, out: Path) -> None:
     print_table([first, second], console)
     for line in changes(comparison):
         console.out(line, highlight=False)
+    for line in differences(first.ran, second.ran):
+        console.out(f"not the same  {line}", highlight=False)
     for line in _flips(comparison):
         console.out(f"  {line}", highlight=False)
     with (

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from guiagent.actions import ACTION, ACTIONS, Click
+from guiagent.client.still import STILL
+from guiagent.errors import Fault, FaultError
 from guiagent.protocols import Device
 from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score
 from rewards.tasksets.grounding.items import Item, hit
@@ -36,6 +38,10 @@ class GroundingTask:
         return {"oracle": "oracle", "candidates": "candidates"} if self.shown else {}
 
     async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
+        """Show the picture. Raises FaultError (origin "task") on a device that shows none."""
+        if (kind := (await device.describe()).kind) != STILL:
+            message = f"{self.id} is a picture, which `guiagent eval` shows without a device, not on a {kind}"
+            raise FaultError(Fault("task", "unsuitable_device", message))
         told = (
             {"oracle": _clicks([self.item.centre]), "candidates": _clicks(self.beside)} if self.shown else {}
         )
