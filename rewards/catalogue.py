@@ -9,7 +9,7 @@ from guiagent.errors import UsageError, nearest
 from guiagent.protocols import Taskset
 from rewards.synthesis.taskset import Synthetic
 from rewards.tasksets.book import BookTasks
-from rewards.tasksets.grounding import OURS, Grounding, our_items
+from rewards.tasksets.grounding import GROUNDING, Grounding, our_items
 from rewards.tasksets.lab import TRAIN_TASKS as LAB_TASKS
 from rewards.tasksets.lab import Lab
 from rewards.tasksets.lab.steps import LabSteps
@@ -27,7 +27,7 @@ class MakeTaskset(Protocol):
 
 
 TASKSETS: dict[str, MakeTaskset] = {
-    OURS: our_items,
+    GROUNDING: our_items,
     "lab": Lab,
     "lab-steps": LabSteps,
     "miniwob": MiniWob,
