@@ -9,7 +9,7 @@ from eval.suites.phone import PHONE, PHONE_UNSEEN_APPS
 from eval.suites.suite import Suite
 from guiagent import plugins
 from guiagent.errors import UsageError, nearest
-from rewards.tasksets.grounding import OURS
+from rewards.tasksets.grounding import GROUNDING
 
 SUITES: dict[str, Suite] = {
     suite.name: suite for suite in (LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS)
@@ -24,7 +24,7 @@ def find_suite(name: str) -> Suite:
     """
     if name.startswith(PREFIX):
         return osworld_suite(name)
-    if name == OURS:
+    if name == GROUNDING:
         return grounding.grounding_suite()
     if name.startswith(grounding.PREFIX):
         return grounding.screenspot_suite(name)
@@ -36,6 +36,6 @@ def find_suite(name: str) -> Suite:
         if not isinstance(suite, Suite) or suite.name != name:
             raise UsageError(f"{name!r} of {plugins.SUITES} is not a Suite of that name")
         return suite
-    names = sorted([*SUITES, OURS, *others])
+    names = sorted([*SUITES, GROUNDING, *others])
     known = f"; known: {', '.join(names)}, {PREFIX}PATH, {grounding.PREFIX}FOLDER"
     raise UsageError(f"no suite {name!r}{nearest(name, names) or known}")

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from eval.suites.suite import Suite
 from guiagent.client.still import STILL
-from rewards.tasksets.grounding import OURS, Grounding, our_items
+from rewards.tasksets.grounding import GROUNDING, Grounding, our_items
 
 PREFIX = "screenspot:"
 
 
 def grounding_suite() -> Suite:
     """The suite of our own items. Raises UsageError if they are not rendered on this machine yet."""
-    return _suite(OURS, our_items())
+    return _suite(GROUNDING, our_items())
 
 
 def screenspot_suite(name: str) -> Suite:

@@ -32,7 +32,7 @@ from guiagent.dialects import find_dialect
 from guiagent.errors import UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
-from rewards.tasksets.grounding import OURS
+from rewards.tasksets.grounding import GROUNDING
 from training.config import checkpoint_folder
 
 _EPISODES = 50  # per task, unless the user says how many or the suite has fewer
@@ -62,7 +62,7 @@ def _digest_of(name: str) -> str:
 
 def chosen(suite: str, tasks: str | None) -> Suite:
     """Find a suite, or the one of its `tasks` alone: names or patterns, with commas. Raises UsageError."""
-    if suite == OURS:
+    if suite == GROUNDING:
         render()
     found = find_suite(suite)
     return found if tasks is None else found.only([one.strip() for one in tasks.split(",") if one.strip()])

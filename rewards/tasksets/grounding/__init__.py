@@ -13,9 +13,9 @@ from guiagent.errors import UsageError
 from rewards.tasksets.grounding.items import Item, content_digest, read_items
 from rewards.tasksets.grounding.task import GroundingTask
 
-__all__ = ["OURS", "Grounding", "GroundingTask", "Item", "rendered_folder"]
+__all__ = ["GROUNDING", "Grounding", "GroundingTask", "Item", "rendered_folder"]
 
-OURS = "grounding"  # the taskset of our own items
+GROUNDING = "grounding"  # the taskset of our own items
 
 
 def rendered_folder() -> Path:
@@ -23,7 +23,7 @@ def rendered_folder() -> Path:
     drawn = xxhash.xxh3_64()
     for name in sorted(path.name for path in files(__package__).iterdir() if path.is_file()):
         drawn.update(files(__package__).joinpath(name).read_bytes())
-    return state_dir() / OURS / drawn.hexdigest()
+    return state_dir() / GROUNDING / drawn.hexdigest()
 
 
 def our_items(oracle: bool = False) -> "Grounding":
