@@ -27,7 +27,6 @@ class MakeTaskset(Protocol):
 
 
 TASKSETS: dict[str, MakeTaskset] = {
-    GROUNDING: our_items,
     "lab": Lab,
     "lab-steps": LabSteps,
     "miniwob": MiniWob,
@@ -35,19 +34,21 @@ TASKSETS: dict[str, MakeTaskset] = {
     "proposed": Proposed,
 }
 
-_BY_PATH = ("osworld:PATH", "screenspot:FOLDER", "synthetic:FILE", "book:FILE")
+_BY_PATH = (GROUNDING, "osworld:PATH", "screenspot:FOLDER", "synthetic:FILE", "book:FILE")
 
 
 def find_taskset(name: str, oracle: bool = False) -> Taskset:
     """Return the taskset of a name.
 
     A name is a key of `TASKSETS`, one that an installed package brings, "osworld:PATH" for OSWorld's task
-    files below a path, "screenspot:FOLDER" for grounding items, "synthetic:FILE" for the verified tasks of a
-    file, or "book:FILE" for the accepted proposals of a book.
+    files below a path, "grounding" for our grounding items and "screenspot:FOLDER" for those of a folder,
+    "synthetic:FILE" for the verified tasks of a file, or "book:FILE" for the accepted proposals of a book.
 
     Raises:
         UsageError: no taskset has that name, a package's cannot be loaded, or a task file is bad.
     """
+    if name == GROUNDING:
+        return our_items(oracle)
     kind, _, where = name.partition(":")
     if kind == "osworld" and where:
         return Osworld(Path(where))
