@@ -1,0 +1,8 @@
+"""Sites: real web applications with data of ours, each in a sandbox, leased together with a browser."""
+
+from devices.sites.apps.data import DATA_SITE
+from devices.sites.site import Site
+
+SITES: dict[str, Site] = {site.name: site for site in (DATA_SITE,)}
+
+__all__ = ["SITES", "Site"]

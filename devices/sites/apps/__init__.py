@@ -1,0 +1,1 @@
+"""Definitions of sites, a file an application."""
