@@ -306,8 +306,9 @@ class Pool:
         """Restore the state that a former process stored; return the leases that ended by it.
 
         Tokens keep rising, marks are kept, and every lease counts as just renewed. A lease on a device that
-        this farm no longer has ends; a lease on a device of a joining host ("host.browser-0") waits
-        `_REJOIN_S` for that host.
+        this farm no longer has ends, and so does one of a tenant that it no longer knows, who could neither
+        renew nor release it; a lease on a device of a joining host ("host.browser-0") waits `_REJOIN_S` for
+        that host.
         """
         # The tenants of ended leases are not stored, so anyone with the lease's id gets the reason.
         self._ends.update((id, (None, fault)) for id, fault in ends.items())
@@ -320,11 +321,11 @@ class Pool:
                 slot.mark, slot.reason = marked[slot.id].mark, marked[slot.id].reason
         gone: list[Event] = []
         for lease in leases:
-            if lease.device not in self.slots and "." not in lease.device:
-                message = f"this farm no longer has {lease.device}; take a new lease"
-                fault = Fault("farm", "removed", message)
-                self._ends[lease.id] = None, fault
-                gone.append(Ended(lease, fault, lease.token + 1))
+            removed = self._removed(lease)
+            if removed is not None:
+                self._ends[lease.id] = None, removed
+                self._raise_token(lease.device, lease.token + 1)
+                gone.append(Ended(lease, removed, lease.token + 1))
                 continue
             lease.expires, lease.since = now + lease.ttl, now
             self.leases[lease.id] = lease
@@ -368,6 +369,22 @@ class Pool:
 
     def _in_use(self, lease: Lease) -> bool:
         return lease.id in self.leases and self.slots[lease.device].state is DeviceState.LEASED
+
+    def _removed(self, lease: Lease) -> Fault | None:
+        """Say why a stored lease cannot go on: its device or its tenant is not of this farm any more."""
+        if lease.device not in self.slots and "." not in lease.device:
+            return Fault("farm", "removed", f"this farm no longer has {lease.device}; take a new lease")
+        if lease.tenant not in self.queue.accounts:
+            return Fault("farm", "removed", f"this farm no longer has the tenant {lease.tenant}")
+        return None
+
+    def _raise_token(self, device: str, token: int) -> None:
+        """Refuse the former holder from now on, also on a device whose host has not joined yet."""
+        if device in self.slots:
+            self.slots[device].token = max(token, self.slots[device].token)
+        elif device in self._absent:
+            before, mark = self._absent[device]
+            self._absent[device] = max(token, before), mark
 
     def _remember_key(self, lease: Lease) -> None:
         if lease.key:

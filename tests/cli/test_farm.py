@@ -14,6 +14,7 @@ from PIL import Image
 
 from guiagent.actions import Click, KeyChord, Open, Scroll, Type
 from guiagent.cli.farm.devices import parse_action
+from guiagent.cli.farm.up import is_loopback
 from guiagent.client.local_pool import read_endpoint
 from guiagent.errors import UsageError
 
@@ -180,12 +181,13 @@ def test_mistakes_are_one_line_with_the_way_out(shell: Shell, words: list[str], 
 
 
 @contextlib.contextmanager
-def up(shell: Shell, *words: str) -> "Iterator[subprocess.Popen[str]]":
+def up(shell: Shell, *words: str, stderr: int | None = None) -> "Iterator[subprocess.Popen[str]]":
     """`guiagent up WORDS`, ready."""
     farm = subprocess.Popen(
         [sys.executable, "-m", "guiagent.cli", "up", "--port", "0", *words],
         env=shell.environment,
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
     assert farm.stdout is not None
@@ -195,6 +197,30 @@ def up(shell: Shell, *words: str) -> "Iterator[subprocess.Popen[str]]":
     finally:
         farm.terminate()
         farm.communicate(timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.0.2.7", False),
+        ("pool.example", False),
+    ],
+)
+def test_which_addresses_only_this_machine_reaches(host: str, local: bool) -> None:
+    assert is_loopback(host) is local
+
+
+def test_a_pool_that_listens_off_loopback_says_so(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    with up(shell, "sim", "--host", "0.0.0.0", stderr=subprocess.PIPE) as farm:
+        assert farm.stderr is not None
+        assert "for everybody who can reach it, without TLS" in farm.stderr.readline()
 
 
 def test_down_stops_the_farm(tmp_path: Path) -> None:

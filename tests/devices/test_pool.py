@@ -22,6 +22,7 @@ from devices.leases import (
     Request,
     Slot,
 )
+from devices.pool.fairness import Account
 from devices.pool.lease_table import Pool
 from devices.pool.matching import able
 from devices.pool.store import Sqlite
@@ -238,6 +239,21 @@ def test_after_a_restart_leases_stand_and_those_on_devices_that_are_gone_end() -
     pool.device_ready("browser-0", CAPABLE)
     (grant,) = pool.grant_ready(now=100.0)
     assert grant.leases == (leases[0],)
+
+
+@pytest.mark.parametrize("device", ["browser-0", "desk.browser-0"])
+def test_after_a_restart_a_lease_of_a_removed_tenant_ends_and_its_device_is_free(device: str) -> None:
+    old = Pool.of([Slot(device, "browser")], {"ann": Account()})
+    boot(old, device)
+    (lease,) = take(old, "a", tenant="ann")
+    pool = Pool.of([Slot("browser-0", "browser")])
+    (end,) = pool.restore({device: lease.token}, [lease], {}, now=100.0)
+    assert isinstance(end, Ended)
+    assert (end.fault.code, end.token) == ("removed", lease.token + 1)
+    pool.add([Slot("desk.browser-0", "browser")])  # a host that joins
+    assert (pool.slots[device].lease, pool.slots[device].token) == (None, lease.token + 1)
+    with pytest.raises(LeaseError, match="no longer has the tenant ann"):
+        pool.held("a", now=100.0)
 
 
 def test_an_impossible_transition_is_a_bug_and_raises() -> None:

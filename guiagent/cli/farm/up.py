@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import os
 import re
 import signal
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,6 +65,13 @@ def up(
     def announce(endpoint: Endpoint) -> None:
         shown = endpoint.live_url if show_token else endpoint.live_page
         print(f"pool ready  {endpoint.url}  live page {shown}", flush=True)
+        if not is_loopback(config.host):
+            print(
+                f"it listens on {config.host}, for everybody who can reach it, without TLS: tokens and "
+                "screens cross the network in clear; put a proxy with TLS in front, or leave --host out",
+                file=sys.stderr,
+                flush=True,
+            )
         if config.state_dir.absolute() != state_dir().absolute():
             print(f"other commands find it with --pool {config.state_dir}", flush=True)
 
@@ -70,6 +79,14 @@ def up(
     drivers.setLevel(logging.INFO)
     drivers.addHandler(logging.StreamHandler())
     serve(config, on_ready=announce)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach a server that listens on `host`, a name or an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def down(pool: str | None) -> None:
