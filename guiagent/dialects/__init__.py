@@ -10,9 +10,15 @@ from guiagent.dialects.apis.openai import openai_computer
 from guiagent.dialects.apis.plain_json import plain_json
 from guiagent.dialects.benchmarks.androidworld import androidworld
 from guiagent.dialects.benchmarks.browsergym import browsergym
+from guiagent.dialects.benchmarks.miniwob import miniwob
 from guiagent.dialects.benchmarks.osworld import computer_13, pyautogui_code
 from guiagent.dialects.coordinates import CoordinateSpace
-from guiagent.dialects.qwen import QwenTools
+from guiagent.dialects.models.evocua import evocua
+from guiagent.dialects.models.fara import fara
+from guiagent.dialects.models.gelab import gelab_zero
+from guiagent.dialects.models.mai_ui import mai_ui
+from guiagent.dialects.models.ui_venus import ui_venus, ui_venus_ground
+from guiagent.dialects.qwen import qwen_tool
 from guiagent.dialects.ui_tars import UiTars
 from guiagent.errors import UsageError, nearest
 
@@ -55,12 +61,12 @@ _NORM999 = CoordinateSpace("norm999")
 EVIDENT: dict[str, _Evident] = {
     "ui-tars": UiTars,
     "ui-tars-1.0": partial(UiTars, space=CoordinateSpace("norm1000")),  # and Doubao's
-    "qwen2.5-computer": partial(QwenTools, "computer_use", CoordinateSpace.resized(28)),
-    "qwen2.5-mobile": partial(QwenTools, "mobile_use", CoordinateSpace.resized(28)),  # and GUI-Owl's
-    "qwen3-computer": partial(QwenTools, "computer_use", _NORM999),
-    "qwen3-mobile": partial(QwenTools, "mobile_use", _NORM999),  # and GUI-Owl 1.5's
-    "qwen3.5-computer": partial(QwenTools, "computer_use", _NORM999, "xml"),
-    "qwen3.5-mobile": partial(QwenTools, "mobile_use", _NORM999, "xml"),
+    "qwen2.5-computer": partial(qwen_tool, "computer_use", CoordinateSpace.resized(28)),
+    "qwen2.5-mobile": partial(qwen_tool, "mobile_use", CoordinateSpace.resized(28)),  # and GUI-Owl's
+    "qwen3-computer": partial(qwen_tool, "computer_use", _NORM999),
+    "qwen3-mobile": partial(qwen_tool, "mobile_use", _NORM999),  # and GUI-Owl 1.5's
+    "qwen3.5-computer": partial(qwen_tool, "computer_use", _NORM999, "xml"),
+    "qwen3.5-mobile": partial(qwen_tool, "mobile_use", _NORM999, "xml"),
 }
 OTHERS: dict[str, Callable[[], Dialect]] = {  # without a word for evidence
     "json": plain_json,
@@ -72,6 +78,14 @@ OTHERS: dict[str, Callable[[], Dialect]] = {  # without a word for evidence
     "pyautogui": pyautogui_code,
     "androidworld": androidworld,
     "browsergym": browsergym,
+    "miniwob": miniwob,
+    "evocua": evocua,
+    "fara": fara,
+    "gelab-zero": gelab_zero,
+    "mai-ui": mai_ui,
+    "ui-venus-1.5": partial(ui_venus, "1.5"),
+    "ui-venus-2": partial(ui_venus, "2"),
+    "ui-venus-ground": ui_venus_ground,
 }
 DIALECTS = (*EVIDENT, *OTHERS)
 

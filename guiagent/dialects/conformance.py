@@ -126,18 +126,18 @@ def _round_trip(dialect: Dialect, what: str, actions: list[Action]) -> RoundTrip
         return RoundTrip(what, "no word", str(error))
     read = dialect.parse(said, _SIZE)
     wanted, got = (ACTIONS.dump_python(one, mode="json") for one in (actions, read))
-    near = _alike(wanted, got, max(dialect.space.drift(_SIZE)))
+    near = alike(wanted, got, max(dialect.space.drift(_SIZE)))
     return RoundTrip(what, "exact" if near else "lossy", said, tuple(read))
 
 
-def _alike(said: Any, read: Any, most: float, key: str = "") -> bool:
+def alike(said: Any, read: Any, most: float, key: str = "") -> bool:
     """Whether two values are the same, but for pixels that the units of coordinates cannot tell apart."""
     match said, read:
         case dict(), dict():
-            return said.keys() == read.keys() and all(_alike(said[k], read[k], most, k) for k in said)
+            return said.keys() == read.keys() and all(alike(said[k], read[k], most, k) for k in said)
         case list(), list():
             pairs = zip(said, read, strict=False)
-            return len(said) == len(read) and all(_alike(one, other, most, key) for one, other in pairs)
+            return len(said) == len(read) and all(alike(one, other, most, key) for one, other in pairs)
         case _ if key in _PLACES:
             return bool(abs(said - read) <= most)
         case _:

@@ -8,7 +8,7 @@ import ast
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,6 +24,8 @@ MAX_ACTIONS = 16  # in one reply
 NOTCH = 100  # pixels that a turn of the wheel by one notch scrolls
 _FENCED = re.compile(r"```(?:[a-zA-Z_]*[ \t]*\n|(?:json|python)[ \t]+)?(.*?)```", re.DOTALL)
 _TAGGED = re.compile(r"<action>(.*?)</action>", re.DOTALL)
+_OPENING = re.compile(r"\[\s*\{|\{")  # of an object, or of a list of objects
+_DECODER = json.JSONDecoder()
 _BARE = "Done."  # what a language without a word for success says instead of a call
 
 Literal = str | int | float | bool | None | list[Any]
@@ -52,6 +54,21 @@ class Place:
             raise DialectError(f"({x:.9g}, {y:.9g}) is no sensible place")
         return self.space.to_device((x, y), self.size)
 
+    def middle(self, given: Sequence[float] | None) -> tuple[int, int]:
+        """The pixel at `[x, y]`, or in the middle of a box `[x1, y1, x2, y2]`; where the pointer is if None.
+
+        Raises DialectError as `pixel` does, and for any other number of numbers.
+        """
+        match given:
+            case None:
+                return self.pixel(None, None)
+            case [x, y]:
+                return self.pixel(x, y)
+            case [x1, y1, x2, y2]:
+                return self.pixel((x1 + x2) / 2, (y1 + y2) / 2)
+            case _:
+                raise DialectError("a place is [x, y], or a box [x1, y1, x2, y2]")
+
     @property
     def centre(self) -> tuple[int, int]:
         return self.size[0] // 2, self.size[1] // 2
@@ -69,6 +86,7 @@ class Language:
         read: turns a reply into actions, one after the other, so that a later one knows where the pointer is.
         write: the words for one action; "" or None if the language has none.
         join: puts the words for several actions together.
+        preamble: what the first user turn says before the instruction, in families without a system turn.
         speaks: whether a reply without a call is what the agent says at the end, as with the APIs' own tools.
     """
 
@@ -79,9 +97,10 @@ class Language:
     write: Callable[[Action, Place], str | None]
     join: Callable[[list[str]], str] = field(default="\n".join)
     speaks: bool = False
+    preamble: str = ""
 
     def prompt(self, instruction: str) -> str:
-        return instruction
+        return self.preamble + instruction
 
     def parse(self, text: str, size: Size) -> list[Action]:
         """The actions of a reply, in pixels of a frame of `size`; a point outside is clamped to it.
@@ -162,29 +181,41 @@ def json_objects(text: str) -> list[dict[str, Any]]:
     Raises:
         DialectError: there is none, or what looks like one is no JSON.
     """
-    found: list[Any] = []
-    decoder = json.JSONDecoder()
-    for source in _FENCED.findall(text) or [text]:
-        at = _opening(source, 0)
-        while at >= 0:
-            try:
-                value, end = decoder.raw_decode(source, at)
-            except (ValueError, RecursionError):
-                raise DialectError(f"not JSON: {excerpt(source[at:])}") from None
-            found += value if isinstance(value, list) else [value]
-            at = _opening(source, end)
-    if not found or not all(isinstance(value, dict) for value in found):
+    found = [one for source in _FENCED.findall(text) or [text] for one in objects(source)]
+    if not found:
         raise DialectError(f"no JSON object in {excerpt(text)}")
     return found
 
 
-_OPENING = re.compile(r"\[\s*\{|\{")
+def objects(source: str) -> list[dict[str, Any]]:
+    """The JSON objects in a text, and the members of lists of objects, with any words between them.
+
+    Raises DialectError if what looks like one is no JSON, or if a list has something else in it.
+    """
+    found: list[Any] = []
+    while opening := _OPENING.search(source):
+        value, source = _first_value(source[opening.start() :])
+        found += value if isinstance(value, list) else [value]
+    if not all(isinstance(value, dict) for value in found):
+        raise DialectError("something else than objects in a list of objects")
+    return found
 
 
-def _opening(source: str, start: int) -> int:
-    """Where the next object, or list of objects, begins; -1 if there is none."""
-    found = _OPENING.search(source, start)
-    return found.start() if found else -1
+def json_value(source: str) -> Any:
+    """The value of a text that is JSON. Raises DialectError if it is none, or has words after it."""
+    value, rest = _first_value(source.strip())
+    if rest:
+        raise DialectError(f"not JSON: {excerpt(source)}")
+    return value
+
+
+def _first_value(source: str) -> tuple[Any, str]:
+    """The JSON value that a text begins with, and the rest of the text."""
+    try:
+        value, end = _DECODER.raw_decode(source)
+    except (ValueError, RecursionError):
+        raise DialectError(f"not JSON: {excerpt(source)}") from None
+    return value, source[end:]
 
 
 def typed(value: Any, kind: Any) -> Any:
@@ -197,7 +228,12 @@ def typed(value: Any, kind: Any) -> Any:
 
 def code_of(text: str) -> str:
     """The program in a reply: what is in its fences or `<action>` tags, or else all of it."""
-    return "\n".join(_FENCED.findall(text) or map(str.strip, _TAGGED.findall(text))) or text
+    return "\n".join(_FENCED.findall(text) or tagged(text)) or text
+
+
+def tagged(text: str) -> list[str]:
+    """What stands in a reply's `<action>` tags."""
+    return [source.strip() for source in _TAGGED.findall(text)]
 
 
 def calls(code: str, allowed_imports: Sequence[str] = ()) -> list[Call]:
@@ -269,6 +305,13 @@ def text_of(value: Any, what: str) -> str:
     return value
 
 
+def one_of(allowed: Collection[str], value: Any, what: str) -> str:
+    """A text that is among `allowed`. Raises DialectError for any other value."""
+    if not isinstance(value, str) or value not in allowed:
+        raise DialectError(f"{what} is none of {', '.join(allowed)}: {excerpt(repr(value))}")
+    return value
+
+
 def milliseconds(seconds: float) -> int:
     """Milliseconds of a wait, a minute at most. Raises DialectError for a negative one, or no number."""
     if not math.isfinite(seconds) or seconds < 0:
@@ -281,6 +324,23 @@ def scroll_distance(value: float) -> int:
     if not math.isfinite(value):
         raise DialectError(f"nobody can scroll by {value}")
     return round(min(max(value, -10_000), 10_000))
+
+
+_QUOTING = str.maketrans(
+    {
+        **{chr(c): f"\\x{c:02x}" for c in range(32)},
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\\": "\\\\",
+        "'": "\\'",
+    }
+)
+
+
+def quoted(text: str) -> str:
+    """A text as a string of Python in single quotes, on one line."""
+    return f"'{text.translate(_QUOTING)}'"
 
 
 def excerpt(text: str) -> str:

@@ -27,6 +27,7 @@ from guiagent.actions import (
 )
 from guiagent.dialects.coordinates import CoordinateSpace, Size
 from guiagent.dialects.keys import read_key, write_key
+from guiagent.dialects.language import excerpt, quoted
 from guiagent.errors import DialectError
 
 MAX_CHARS = 8192  # of one reply; also bounds how deep its syntax tree can nest
@@ -93,16 +94,6 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _POINT_TAGS = re.compile(r"<\|box_start\|>|<\|box_end\|>|</?point>|</?bbox>")
 _NUMBER = r"-?\d{1,6}(?:\.\d{0,9})?"
 _NUMBERS = re.compile(rf"[(\[]?\s*({_NUMBER}(?:(?:\s*,\s*|\s+){_NUMBER}){{1,3}})\s*[)\]]?", re.ASCII)
-_QUOTING = str.maketrans(
-    {
-        **{chr(c): f"\\x{c:02x}" for c in range(32)},
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\\": "\\\\",
-        "'": "\\'",
-    }
-)
 
 _Value = str | float | list[float]
 
@@ -145,7 +136,7 @@ class UiTars:
             raise DialectError(f"the reply has {len(text)} characters, over the limit of {MAX_CHARS}")
         marker = _ACTION_LINE.search(text)
         if marker is None:
-            raise DialectError(f"no line starts with 'Action:' in {_excerpt(text)}")
+            raise DialectError(f"no line starts with 'Action:' in {excerpt(text)}")
         calls = _NEXT_CALL.split(text[marker.end() :].strip())
         if len(calls) > MAX_ACTIONS:
             raise DialectError(f"the reply has {len(calls)} actions, over the limit of {MAX_ACTIONS}")
@@ -155,7 +146,7 @@ class UiTars:
             try:
                 actions += self._actions(name, arguments, size)
             except ValidationError as error:
-                raise DialectError(f"{error.errors()[0]['msg']} in {_excerpt(call)}") from None
+                raise DialectError(f"{error.errors()[0]['msg']} in {excerpt(call)}") from None
         return actions
 
     def render(self, actions: Sequence[Action], size: Size) -> str:
@@ -244,11 +235,11 @@ class UiTars:
                 direction = ("down" if dy > 0 else "up") if dy else ("right" if dx > 0 else "left")
                 return f"scroll(start_box={box(x, y)}, direction='{direction}')"
             case KeyChord(keys=keys):
-                return f"hotkey(key={_quote(' '.join(write_key(key) for key in keys))})"
+                return f"hotkey(key={quoted(' '.join(write_key(key) for key in keys))})"
             case Type(text=text, clear=False, submit=submit) if submit or not text.endswith("\n"):
-                return f"type(content={_quote(text + chr(10) * submit)})"
+                return f"type(content={quoted(text + chr(10) * submit)})"
             case Open(target=target):
-                return f"open_app(app_name={_quote(target)})"
+                return f"open_app(app_name={quoted(target)})"
             case PressButton(button="home" | "back" as button):
                 return f"press_{button}()"
             case Wait():
@@ -264,7 +255,7 @@ class UiTars:
 
 
 def _finished(answer: str, evidence: Sequence[int]) -> str:
-    said = [f"content={_quote(answer)}"] if answer else []
+    said = [f"content={quoted(answer)}"] if answer else []
     said += [f"evidence=[{','.join(str(turn + 1) for turn in evidence)}]"] if evidence else []
     return f"finished({', '.join(said)})"
 
@@ -285,17 +276,17 @@ def _read_call(source: str) -> tuple[str, dict[str, _Value]]:
     try:
         tree = ast.parse(line, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise DialectError(f"not a call: {_excerpt(source)}") from None
+        raise DialectError(f"not a call: {excerpt(source)}") from None
     match tree:
         case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if name in _PARAMETERS:
             pass
         case _:
-            raise DialectError(f"not a call of the action space with named arguments: {_excerpt(source)}")
+            raise DialectError(f"not a call of the action space with named arguments: {excerpt(source)}")
     arguments: dict[str, _Value] = {}
     for keyword in keywords:
         argument = _ALIASES.get(keyword.arg or "", keyword.arg or "**")
         if argument not in _PARAMETERS[name] or argument in arguments:
-            raise DialectError(f"{name}() does not take {keyword.arg or '**'} here: {_excerpt(source)}")
+            raise DialectError(f"{name}() does not take {keyword.arg or '**'} here: {excerpt(source)}")
         arguments[argument] = _literal(keyword.value)
     return name, arguments
 
@@ -338,7 +329,7 @@ def _scroll_step(direction: str, size: Size) -> tuple[int, int]:
     """(dx, dy) of half a frame."""
     steps = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
     if direction not in steps:
-        raise DialectError(f"scroll() goes up, down, left or right, not {_excerpt(direction)}")
+        raise DialectError(f"scroll() goes up, down, left or right, not {excerpt(direction)}")
     dx, dy = steps[direction]
     return dx * (size[0] // 2), dy * (size[1] // 2)
 
@@ -346,11 +337,3 @@ def _scroll_step(direction: str, size: Size) -> tuple[int, int]:
 def _split_keys(keys: str) -> list[str]:
     parts = keys.split()
     return parts[0].split("+") if len(parts) == 1 and len(parts[0]) > 1 else parts
-
-
-def _quote(text: str) -> str:
-    return f"'{text.translate(_QUOTING)}'"
-
-
-def _excerpt(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:60] + "...")

@@ -25,7 +25,7 @@ from guiagent.actions import (
     Wait,
 )
 from guiagent.dialects import Dialect, find_dialect
-from guiagent.dialects.qwen import MAX_CALLS, MAX_CHARS
+from guiagent.dialects.language import MAX_ACTIONS, MAX_CHARS
 from guiagent.errors import DialectError, UsageError
 
 FULL_HD = (1920, 1080)  # shown as 1932x1092 by Qwen2.5-VL
@@ -206,7 +206,7 @@ HOSTILE = [
     "<tool_call>" * 1000,
     "\ud800<tool_call>\ud800</tool_call>",
     "x" * (MAX_CHARS + 1),
-    call("computer_use", action="wait") * (MAX_CALLS + 1),
+    call("computer_use", action="wait") * (MAX_ACTIONS + 1),
     call("shell", action="wait"),
     call("mobile_use", action="click", coordinate=[1, 2]),
     call("computer_use", action="rm"),

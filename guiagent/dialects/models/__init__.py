@@ -1,0 +1,1 @@
+"""Languages of families of models that are made on top of others."""
