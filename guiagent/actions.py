@@ -190,6 +190,9 @@ ACTION: TypeAdapter[Action] = TypeAdapter(Action)
 ACTIONS: TypeAdapter[list[Action]] = TypeAdapter(list[Action])
 
 
+_HELD = frozenset({"Control", "Alt", "Meta"})  # with them a letter is a command
+
+
 def is_terminal(action: Action) -> bool:
     """True for the actions that end an episode: the agent said it is done, or answered."""
     return isinstance(action, Done | Answer)
@@ -206,6 +209,18 @@ def points(action: Action) -> list[tuple[int, int]]:
             return [(action.x1, action.y1), (action.x2, action.y2)]
         case _:
             return []
+
+
+def types_text(action: Action) -> bool:
+    """True if an action puts text into what has the keyboard."""
+    match action:
+        case Type():
+            return True
+        case KeyChord(keys=keys):
+            return any(len(key) == 1 for key in keys) and not _HELD & set(keys)
+        case KeyDown(key=key) | KeyUp(key=key):
+            return len(key) == 1
+    return False
 
 
 def off_screen(action: Action, width: int, height: int) -> str | None:

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from msgspec.structs import replace
+
+from guiagent.actions import Action, points, types_text
 from guiagent.errors import NotFoundError, UsageError, nearest
 from guiagent.types import Box, Node
 
@@ -46,6 +49,32 @@ _SHOWN = 60  # characters of a name in an error
 def is_control(node: Node) -> bool:
     """True for what a person would click, if it is not disabled."""
     return ("clickable" in node.states or node.role in CONTROLS) and "disabled" not in node.states
+
+
+def hit(nodes: Sequence[Node], x: int, y: int) -> Node | None:
+    """The element that a click at a point hits: the smallest control there, else the smallest with a name.
+
+    Of equally large ones it is the one inside, which comes later. None if nothing is there.
+    """
+    there = [
+        node
+        for node in nodes
+        if node.box[0] <= x < node.box[0] + node.box[2] and node.box[1] <= y < node.box[1] + node.box[3]
+    ]
+    found = [node for node in there if is_control(node)] or [node for node in there if node.name]
+    return min(reversed(found), key=lambda node: node.box[2] * node.box[3], default=None)
+
+
+def focused(nodes: Sequence[Node]) -> Node | None:
+    """The element that has the keyboard; the innermost, if a tree says it of several."""
+    return next((node for node in reversed(nodes) if "focused" in node.states), None)
+
+
+def aimed_at(action: Action, nodes: Sequence[Node]) -> Node | None:
+    """The element at an action's first point, or the one that gets its keys; without what stands in it."""
+    places = points(action)
+    node = hit(nodes, *places[0]) if places else focused(nodes) if types_text(action) else None
+    return node and replace(node, id="", parent=None, value="")
 
 
 def is_field(node: Node) -> bool:

@@ -236,6 +236,7 @@ class Step(msgspec.Struct, omit_defaults=True):
     policy_ms: float = 0.0
     device_ms: float = 0.0
     action_error: str | None = None
+    elements: list[Node | None] = []  # that each action was aimed at, where that was recorded; without value
 
 
 StopReason = Literal["task_done", "agent_done", "max_steps", "parse_error", "fault"]
@@ -263,6 +264,9 @@ class Trajectory(msgspec.Struct, omit_defaults=True):
     platform: str = ""  # of the run that rolled it out, if that has several
     started: float = 0.0  # seconds since the epoch
     seconds: float = 0.0
+    start: ResetSpec | None = None  # what the device was reset to, if that was no task's doing
+    parent: str = ""  # id of the episode that this one repeats
+    forked_at: int = 0  # its first steps that repeat the parent's; the others are its own
 
     @property
     def valid(self) -> bool:

@@ -269,11 +269,14 @@ def replay(
     run: Annotated[Path, typer.Argument(help="Folder of a run, an evaluation or a trajectory store.")],
     episode: Annotated[str | None, typer.Option(help="Only the episode with this id.")] = None,
     out: Annotated[Path | None, typer.Option(help="The page; replay.html in the folder by default.")] = None,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="End the record of a lease whose holder is gone.")
+    ] = False,
 ) -> None:
     """Write a page of stored episodes: actions on the screens, texts, scores, groups side by side."""
     from guiagent.cli.evaluate.replay import replay as write
 
-    write(run, episode, out)
+    write(run, episode, out, finish)
 
 
 @app.command()

@@ -45,7 +45,7 @@ class Farm(Protocol):
         """The devices that are leased through this client and not yet released."""
         ...
 
-    async def take(self, request: wire.LeaseRequest) -> "list[LeasedDevice]": ...
+    async def take(self, request: wire.LeaseRequest, record: bool = False) -> "Sequence[LeasedDevice]": ...
 
     async def call(
         self,
@@ -69,6 +69,8 @@ class LeasedDevice(Verbs):
         features: what it can do, as `Capabilities.features`.
         deadline_s: how long a step or an observation may take, beyond the waits among its actions.
     """
+
+    _recorded = False  # see `guiagent.client.recording`
 
     def __init__(self, farm: Farm, lease: wire.LeaseInfo, request: wire.LeaseRequest) -> None:
         self.id = lease.device
@@ -135,19 +137,18 @@ class LeasedDevice(Verbs):
         if "fork" not in self._capabilities.features:
             raise UsageError(f"a device of kind {self._capabilities.kind!r} cannot be forked")
         name = await self.snapshot()
-        siblings = await self._farm.take(
-            self._request.model_copy(
-                update={
-                    "kind": self._capabilities.kind,
-                    "n": n,
-                    "needs": sorted({*self._request.needs, "fork"}),
-                    "device": "",
-                    "takeover": False,
-                    "near": self._lease,
-                    "key": secrets.token_hex(8),
-                }
-            )
+        wish = self._request.model_copy(
+            update={
+                "kind": self._capabilities.kind,
+                "n": n,
+                "needs": sorted({*self._request.needs, "fork"}),
+                "device": "",
+                "takeover": False,
+                "near": self._lease,
+                "key": secrets.token_hex(8),
+            }
         )
+        siblings = list(await self._farm.take(wish, self._recorded))
         resets = (sibling.reset(seed, ResetSpec(snapshot=name), _NO_FRAME) for sibling in siblings)
         try:
             async with asyncio.TaskGroup() as group:

@@ -8,8 +8,10 @@ and nothing is clicked twice.
 """
 
 import asyncio
+import os
 import secrets
 from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -19,9 +21,12 @@ from pydantic import ValidationError
 from guiagent import wire
 from guiagent.client.device import MARGIN_S, LeasedDevice
 from guiagent.client.http import Answer, Connections
+from guiagent.client.recording.device import RecordedDevice
 from guiagent.errors import Fault, FaultError, GuiAgentError, InfrastructureError, UsageError, first_error
 
-__all__ = ["FarmClient", "LeasedDevice", "Leasing"]
+__all__ = ["FarmClient", "LeasedDevice", "Leasing", "Record"]
+
+Record = bool | str | os.PathLike[str]
 
 # Before each further attempt; a pool that restarts is back well within them.
 _PAUSES_S = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
@@ -51,6 +56,7 @@ class FarmClient:
         wait: float = 30.0,
         device: str = "",
         takeover: bool = False,
+        record: Record = False,
     ) -> "Leasing":
         """Lease one device; await the result or enter it with `async with`.
 
@@ -65,6 +71,8 @@ class FarmClient:
             wait: seconds to wait for a free device.
             device: only this device, whatever `kind` says.
             takeover: end the current lease on `device`, and take it without a reset. For the operator only.
+            record: keep a record of what is done with the device and seen of it, as `RecordedDevice` says, in
+                this folder; True: in a new one below `runs/leases`.
 
         Raises:
             UsageError: the farm can never grant the lease.
@@ -82,7 +90,7 @@ class FarmClient:
             device=device,
             takeover=takeover,
         )
-        return Leasing(self, request)
+        return Leasing(self, request, record)
 
     async def lease_group(
         self,
@@ -95,8 +103,9 @@ class FarmClient:
         egress: Iterable[str] = ("public",),
         label: str = "",
         wait: float = 30.0,
+        record: Record = False,
     ) -> list[LeasedDevice]:
-        """Lease `n` devices at once, or none; otherwise as `lease`."""
+        """Lease `n` devices at once, or none; otherwise as `lease`. A `record` has a folder for each."""
         request = _lease_request(
             kind=kind,
             n=n,
@@ -107,16 +116,22 @@ class FarmClient:
             label=label,
             wait_s=wait,
         )
-        return await self.take(request)
+        return await self.take(request, record)
 
     async def devices(self) -> wire.FarmInfo:
         """The devices this caller may see, their states and holders, and how many requests wait for one."""
         answer = await self.call("GET", wire.DEVICES)
         return msgspec.json.decode(answer.body, type=wire.FarmInfo)
 
-    def resume(self, lease: wire.LeaseInfo, request: wire.LeaseRequest) -> LeasedDevice:
-        """Continue the lease of a device that another client `LeasedDevice.detach`ed."""
-        device = LeasedDevice(self, lease, request)
+    def resume(
+        self, lease: wire.LeaseInfo, request: wire.LeaseRequest, record: Path | None = None
+    ) -> LeasedDevice:
+        """Continue the lease of a device that another client `LeasedDevice.detach`ed, and its `record`."""
+        device: LeasedDevice
+        if record is not None:
+            device = RecordedDevice(self, lease, request, record, goes_on=True)
+        else:
+            device = LeasedDevice(self, lease, request)
         self.held.add(device)
         return device
 
@@ -175,14 +190,22 @@ class FarmClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def take(self, request: wire.LeaseRequest) -> list[LeasedDevice]:
+    async def take(self, request: wire.LeaseRequest, record: Record = False) -> list[LeasedDevice]:
         """Lease the devices that `request` asks for, all of them or none. Raises as `lease`."""
         timeout_s = request.wait_s + MARGIN_S
         answer = await self.call("POST", wire.LEASES, request.model_dump_json().encode(), timeout_s)
         leases = msgspec.json.decode(answer.body, type=wire.Leases).leases
-        devices = [LeasedDevice(self, lease, request) for lease in leases]
+        devices = [self._held(lease, request, record, alone=len(leases) == 1) for lease in leases]
         self.held.update(devices)
         return devices
+
+    def _held(
+        self, lease: wire.LeaseInfo, request: wire.LeaseRequest, record: Record, *, alone: bool
+    ) -> LeasedDevice:
+        if record is False:
+            return LeasedDevice(self, lease, request)
+        folder = None if record is True else Path(record) if alone else Path(record) / lease.device
+        return RecordedDevice(self, lease, request, folder)
 
     async def call(
         self,
@@ -241,13 +264,14 @@ def _retry_after_s(answer: Answer) -> float:
 class Leasing:
     """A lease not yet taken: `device = await farm.lease()`, or `async with farm.lease() as device`."""
 
-    def __init__(self, farm: FarmClient, request: wire.LeaseRequest) -> None:
+    def __init__(self, farm: FarmClient, request: wire.LeaseRequest, record: Record) -> None:
         self._farm = farm
         self._request = request
+        self._record = record
         self._device: LeasedDevice | None = None
 
     async def _taken(self) -> LeasedDevice:
-        (device,) = await self._farm.take(self._request)
+        (device,) = await self._farm.take(self._request, self._record)
         return device
 
     def __await__(self) -> Generator[Any, None, LeasedDevice]:

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
-from guiagent.client.farm import FarmClient, LeasedDevice
+from guiagent.client.farm import FarmClient, LeasedDevice, Record
 from guiagent.client.local_pool import endpoint_of, find_pool, private_pool
 from guiagent.client.sync_device import SyncDevice
 from guiagent.errors import UsageError
@@ -78,6 +78,7 @@ class Farm:
         wait: float = 30.0,
         device: str = "",
         takeover: bool = False,
+        record: Record = False,
     ) -> SyncDevice:
         """Lease a device; use it in `with`, or call `close`. Arguments and errors as `FarmClient.lease`."""
 
@@ -92,6 +93,7 @@ class Farm:
                 wait=wait,
                 device=device,
                 takeover=takeover,
+                record=record,
             )
 
         return SyncDevice(self, self.wait(take()))

@@ -17,6 +17,7 @@ from guiagent.cli.farm.devices import parse_action
 from guiagent.cli.farm.up import is_loopback
 from guiagent.client.local_pool import read_endpoint
 from guiagent.errors import UsageError
+from guiagent.storage.trajectories import TrajectoryStore
 
 
 class Shell:
@@ -86,6 +87,23 @@ def test_a_device_is_taken_driven_looked_at_and_given_back(shell: Shell, tmp_pat
     shell.says("release", device)
     assert shell("do", device, "wait").returncode == 2
     assert not list((shell.home / "leases").iterdir())
+
+
+def test_what_the_commands_do_is_recorded(shell: Shell, tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    device = shell.says("lease", "sim", "--record", str(record)).strip()
+    shell.says("reset", device, "--seed", "3")
+    shell.says("do", device, "type", "some words")
+    shell.says("click-on", device, "A", "--role", "button")
+    early = shell("replay", str(record))
+    assert (early.returncode, early.stdout) == (2, "")
+    assert "an episode is still being recorded" in early.stderr
+    shell.says("release", device)
+    told = shell.says("replay", str(record))
+    assert "1 episodes, 2 steps; 3 pictures" in told
+    with TrajectoryStore(record / "trajectories", readonly=True) as store:
+        [one] = store
+    assert (one.seed, [step.policy.actions[0]["type"] for step in one.steps]) == (3, ["type", "click"])
 
 
 def test_a_device_is_driven_by_its_elements(shell: Shell) -> None:

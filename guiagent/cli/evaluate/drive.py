@@ -95,6 +95,7 @@ def drive(
                 task, device, agent, keep_frame=store.put_frame, spec=spec, on_step=say
             )
             trajectory.device, trajectory.lease_token = device.id, device.token
+            trajectory.start = ResetSpec(url=url) if isinstance(task, OpenTask) else None
             store.commit([trajectory])
             return trajectory
 

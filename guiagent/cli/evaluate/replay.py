@@ -5,16 +5,29 @@ from pathlib import Path
 from rich.console import Console
 
 from eval.replay.stores import stores_of, write_page
+from guiagent.errors import UsageError
+from guiagent.storage.recording import STORE, Recording
 
 
-def replay(run: Path, episode: str | None, out: Path | None) -> None:
+def replay(run: Path, episode: str | None, out: Path | None, finish: bool) -> None:
     """Write the page of the episodes in `run`, by default into its folder.
+
+    `finish`: end the record of a lease first.
 
     Raises UsageError if there is no episode, InfrastructureError if the page cannot be written.
     """
     file = out or run / "replay.html"
+    recording = Recording(run)
+    if finish:
+        recording.finish()
+    elif recording.is_open and not (run / STORE).is_dir():
+        raise UsageError(
+            f"an episode is still being recorded in {run}: release its device, or end it with --finish"
+        )
     written = write_page(stores_of(run), file, str(run), episode)
     console = Console()
+    if recording.is_open:
+        console.print("warning   an episode is still being recorded: it is shown once its device is released")
     for problem in written.problems:
         console.print(f"warning   {problem}", soft_wrap=True, markup=False)
     console.print(

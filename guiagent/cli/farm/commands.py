@@ -38,11 +38,15 @@ def lease(
     egress: Annotated[list[str] | None, typer.Option(help="What it may reach; public by default.")] = None,
     ttl: Annotated[float, typer.Option(help="Seconds it is kept after the last command.")] = 3600.0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for a free one.")] = 30.0,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a record of what is done and seen, for `guiagent replay`."),
+    ] = None,
 ) -> None:
     """Take a device, for the commands that follow; its name is printed."""
     from guiagent.cli.farm import devices
 
-    devices.lease(pool, kind, needs or [], grant or [], egress or ["public"], ttl, wait)
+    devices.lease(pool, kind, needs or [], grant or [], egress or ["public"], ttl, wait, record)
 
 
 @app.command()

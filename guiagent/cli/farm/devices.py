@@ -22,6 +22,7 @@ from guiagent.client import FarmClient, LeasedDevice
 from guiagent.client.local_pool import endpoint_of, state_dir
 from guiagent.errors import LeaseError, UsageError, first_error
 from guiagent.nodes import centre
+from guiagent.storage.recording import Recording
 from guiagent.types import ObserveSpec, ResetSpec
 from guiagent.wire import Endpoint, LeaseInfo, LeaseRequest
 
@@ -38,6 +39,7 @@ class SavedLease(msgspec.Struct):
     pool: str
     lease: LeaseInfo
     wish: dict[str, Any]
+    record: str = ""  # folder of the record, if there is one
 
 
 # -- the farm ------------------------------------------------------------------------------------------------
@@ -120,6 +122,7 @@ def lease(
     egress: Sequence[str],
     ttl: float,
     wait: float,
+    record: Path | None,
 ) -> None:
     endpoint = endpoint_of(pool)
 
@@ -131,7 +134,14 @@ def lease(
             lease, wish = await device.detach()
             return SavedLease(endpoint.url, lease, wish.model_dump(mode="json"))
 
-    saved = asyncio.run(take())
+    if record is not None:
+        Recording(record).finish()  # of an earlier lease that was never released
+    save(asyncio.run(take()), record, ttl)
+
+
+def save(saved: SavedLease, record: Path | None, ttl: float) -> None:
+    """Save a lease for the commands that follow, which record it in a folder; print what they call it."""
+    saved.record = os.path.abspath(record) if record is not None else ""
     path = _lease_file(saved.lease.device)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
@@ -269,13 +279,16 @@ def _drive(pool: str | None, device: str, do: Callable[[LeasedDevice], Awaitable
         return asyncio.run(run())
     except LeaseError:
         path.unlink(missing_ok=True)
+        if saved.record:
+            Recording(Path(saved.record)).finish()
         raise
 
 
 @contextlib.asynccontextmanager
 async def _held(endpoint: Endpoint, saved: SavedLease) -> AsyncIterator[LeasedDevice]:
     async with FarmClient(endpoint.url, endpoint.token) as farm:
-        device = farm.resume(saved.lease, LeaseRequest.model_validate(saved.wish))
+        record = Path(saved.record) if saved.record else None
+        device = farm.resume(saved.lease, LeaseRequest.model_validate(saved.wish), record)
         try:
             yield device
         finally:

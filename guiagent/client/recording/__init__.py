@@ -1,0 +1,1 @@
+"""Recording of leases: what their holders do and see, by any verb, as trajectories."""
