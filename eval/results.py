@@ -122,6 +122,7 @@ def episode_result(trajectory: Trajectory, attempts: int) -> EpisodeResult:
     detail = (
         f"{fault.origin} fault ({fault.code}): {fault.message}" if fault else score.reason if score else ""
     )
+    calls = [call for step in trajectory.steps for call in step.policy.sampled]
     return EpisodeResult(
         task=trajectory.task,
         seed=trajectory.seed,
@@ -132,8 +133,8 @@ def episode_result(trajectory: Trajectory, attempts: int) -> EpisodeResult:
         attempts=attempts,
         detail=detail,
         trajectory=trajectory.id,
-        tokens=sum(len(s.policy.prompt_ids) + len(s.policy.completion_ids) for s in trajectory.steps),
-        tokens_out=sum(len(s.policy.completion_ids) for s in trajectory.steps),
+        tokens=sum(len(call.prompt_ids) + len(call.completion_ids) for call in calls),
+        tokens_out=sum(len(call.completion_ids) for call in calls),
     )
 
 

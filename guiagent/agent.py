@@ -192,7 +192,7 @@ class Run:
 
     def _count(self, output: PolicyOutput) -> None:
         """Add up tokens. Raises UsageError if they are limited and the policy does not report them."""
-        used = len(output.prompt_ids) + len(output.completion_ids)
+        used = sum(len(call.prompt_ids) + len(call.completion_ids) for call in output.sampled)
         if self._limits.tokens is not None and not used:
             raise UsageError("this policy does not report its tokens: limit the run's steps or seconds")
         self.tokens += used

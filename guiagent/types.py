@@ -3,6 +3,7 @@
 Records that are stored or sent (`msgspec.Struct`) are plain data: they hold no handles and no code.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -202,6 +203,29 @@ class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: tuple[int, ...] = ()  # the turns whose screens it cites
 
 
+class Call(msgspec.Struct, omit_defaults=True):
+    """One call to a model, exactly as sampled: a turn of agents with several models or prompts makes several.
+
+    `prompt_ids` are the tokens that it added to the context of the call before it, or, if it is `fresh`, a
+    whole context of its own. The first call of an episode is always fresh. `frames` are the hashes of the
+    pictures in `prompt_ids`, in their order; the store keeps them like those of steps. `policy_version` and
+    `versions` are as in `PolicyOutput`.
+
+    A call that was cut off has an `error` and no completion: it is part of no context, and nothing is learned
+    from it.
+    """
+
+    role: str = ""  # which of an agent's models was called, by the name that the agent used
+    prompt_ids: list[int] = []
+    completion_ids: list[int] = []
+    logprobs: list[float] = []
+    policy_version: int = 0
+    versions: list[tuple[int, int]] = []
+    frames: list[str] = []
+    fresh: bool = False
+    error: str | None = None
+
+
 class PolicyOutput(msgspec.Struct, omit_defaults=True):
     """A policy's output for one turn, exactly as sampled; never re-tokenised afterwards.
 
@@ -212,6 +236,9 @@ class PolicyOutput(msgspec.Struct, omit_defaults=True):
 
     `policy_version` is the oldest version that sampled here. If weights changed in the middle, `versions`
     says which version sampled from which token on; else it is empty.
+
+    A turn of several `calls` has its tokens in them, and none in `prompt_ids` and `completion_ids`; its
+    `policy_version` is the oldest of theirs.
     """
 
     text: str
@@ -224,6 +251,12 @@ class PolicyOutput(msgspec.Struct, omit_defaults=True):
     versions: list[tuple[int, int]] = []  # (index of the first token, version) of each span
     images: int = 1
     fresh: bool = False
+    calls: list[Call] = []
+
+    @property
+    def sampled(self) -> "Sequence[Call | PolicyOutput]":
+        """What was sampled in this turn, in order: by each of its calls, or by the turn itself."""
+        return self.calls or [self]
 
 
 class Step(msgspec.Struct, omit_defaults=True):
@@ -237,6 +270,12 @@ class Step(msgspec.Struct, omit_defaults=True):
     device_ms: float = 0.0
     action_error: str | None = None
     elements: list[Node | None] = []  # that each action was aimed at, where that was recorded; without value
+
+    @property
+    def frames(self) -> set[str]:
+        """Hashes of the frames of this turn: its own, and those that its calls were shown."""
+        shown = {self.frame, *(frame for call in self.policy.calls for frame in call.frames)}
+        return shown - {""}
 
 
 StopReason = Literal["task_done", "agent_done", "max_steps", "parse_error", "fault"]
@@ -267,6 +306,11 @@ class Trajectory(msgspec.Struct, omit_defaults=True):
     start: ResetSpec | None = None  # what the device was reset to, if that was no task's doing
     parent: str = ""  # id of the episode that this one repeats
     forked_at: int = 0  # its first steps that repeat the parent's; the others are its own
+
+    @property
+    def frames(self) -> set[str]:
+        """Hashes of all frames: those of the steps, and the last one."""
+        return {self.final_frame}.union(*(step.frames for step in self.steps)) - {""}
 
     @property
     def valid(self) -> bool:

@@ -61,6 +61,7 @@ def whole(place: Place, trajectory: Trajectory) -> dict[str, Any]:
 
 def _turn(step: Step) -> dict[str, Any]:
     actions = _readable(step)
+    logprobs = [logprob for call in step.policy.sampled for logprob in call.logprobs]
     return {
         "frame": step.frame,
         "width": step.width,
@@ -69,8 +70,8 @@ def _turn(step: Step) -> dict[str, Any]:
         "did": plain("; ".join(describe(action) for action in actions), 2_000) or "nothing was executed",
         "text": plain(step.policy.text, _MOST_TEXT),
         "errors": [plain(error, 2_000) for error in (step.policy.error, step.action_error) if error],
-        "tokens": len(step.policy.completion_ids),
-        "logprob": sum(step.policy.logprobs) / len(step.policy.logprobs) if step.policy.logprobs else None,
+        "tokens": sum(len(call.completion_ids) for call in step.policy.sampled),
+        "logprob": sum(logprobs) / len(logprobs) if logprobs else None,
         "policy_ms": step.policy_ms,
         "device_ms": step.device_ms,
     }

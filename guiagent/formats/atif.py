@@ -80,11 +80,11 @@ def _step(number: int, step: Step, words: str, after: dict[str, Any] | None) -> 
         told["tool_calls"] = calls
         content = [{"type": "text", "text": step.action_error or "done"}, *filter(None, [after])]
         told["observation"] = {"results": [{"source_call_id": calls[-1]["tool_call_id"], "content": content}]}
-    if said.completion_ids:
+    if ids := [token for call in said.sampled for token in call.completion_ids]:
         told["metrics"] = {
-            "completion_tokens": len(said.completion_ids),
-            "completion_token_ids": said.completion_ids,
-            "logprobs": said.logprobs,
+            "completion_tokens": len(ids),
+            "completion_token_ids": ids,
+            "logprobs": [logprob for call in said.sampled for logprob in call.logprobs],
             "extra": {"policy_version": said.policy_version},
         }
     if said.error is not None:

@@ -190,8 +190,8 @@ class TrajectoryStore:
             if trajectory.id in self._ids or trajectory.id in new:
                 raise UsageError(f"trajectory {trajectory.id} is already stored; a commit is never changed")
             new.add(trajectory.id)
-            for hash in (*(step.frame for step in trajectory.steps), trajectory.final_frame):
-                if hash and hash not in self._frames and hash not in self._pending:
+            for hash in trajectory.frames:
+                if hash not in self._frames and hash not in self._pending:
                     raise UsageError(f"trajectory {trajectory.id} shows frame {hash}, which was never put")
 
     def _append(self, data: bytes) -> tuple[Path, int]:

@@ -1,13 +1,14 @@
 """Contexts: the token sequences in which a trajectory's turns were sampled.
 
-A context continues from turn to turn until a turn begins a `fresh` one. With the full history a trajectory is
-one context; with anchored windows there is one for every W turns; with sliding windows one more for every
-turn after the first W.
+A context continues from turn to turn, or from call to call, until one begins a `fresh` one. With the full
+history a trajectory is one context; with anchored windows there is one for every W turns; with sliding
+windows one more for every turn after the first W. A turn of several calls may have several.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from guiagent.types import Trajectory
+from guiagent.types import Call, Step, Trajectory
 
 
 class Context(NamedTuple):
@@ -24,15 +25,32 @@ def contexts(trajectory: Trajectory) -> list[Context]:
     """Return the contexts of a trajectory, in order; every sampled token lies in exactly one of them."""
     found: list[Context] = []
     for turn, step in enumerate(trajectory.steps):
-        output = step.policy
-        if turn == 0 or output.fresh:
-            found.append(Context([], [], [], [], []))
-        context = found[-1]
-        prompt, completion = output.prompt_ids, output.completion_ids
-        context.ids.extend([*prompt, *completion])
-        context.sampled.extend([False] * len(prompt) + [True] * len(completion))
-        context.logprobs.extend([0.0] * len(prompt) + output.logprobs)
-        context.turns.extend([turn] * (len(prompt) + len(completion)))
-        shown = trajectory.steps[max(0, turn + 1 - output.images) : turn + 1]
-        context.frames.extend(one.frame for one in shown)
+        for call in _calls(step, trajectory.steps[: turn + 1]):
+            if not found or call.fresh:
+                found.append(Context([], [], [], [], []))
+            context = found[-1]
+            prompt, completion = call.prompt_ids, call.completion_ids
+            context.ids.extend([*prompt, *completion])
+            context.sampled.extend([False] * len(prompt) + [True] * len(completion))
+            context.logprobs.extend([0.0] * len(prompt) + call.logprobs)
+            context.turns.extend([turn] * (len(prompt) + len(completion)))
+            context.frames.extend(call.frames)
     return found
+
+
+def _calls(step: Step, so_far: Sequence[Step]) -> list[Call]:
+    """Return the calls of a step that were not cut off; a turn of one call of its own shows the last steps'
+    frames."""
+    output = step.policy
+    if output.calls:
+        return [call for call in output.calls if call.error is None]
+    shown = [one.frame for one in so_far[max(0, len(so_far) - output.images) :]]
+    return [
+        Call(
+            prompt_ids=output.prompt_ids,
+            completion_ids=output.completion_ids,
+            logprobs=output.logprobs,
+            frames=shown,
+            fresh=output.fresh,
+        )
+    ]

@@ -13,8 +13,8 @@ def probes(branches: Sequence[Branch], answer: Sequence[int], image_token: int) 
     """
     silent = [branch._replace(context=_silent(branch.context)) for branch in branches]
     asked: list[Branch] = []
+    said: set[int] = set()  # turns; one of several calls is asked at its first
     for parent, (context, _, shared) in enumerate(branches):
-        said: set[int] = set()
         for at in range(shared, len(context.ids)):
             turn = context.turns[at]
             if context.sampled[at] and turn not in said:

@@ -44,7 +44,9 @@ class TrainingSample:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        return tuple(len(step.policy.completion_ids) for step in self.trajectory.steps)
+        """The number of sampled tokens of each step, over all of its calls."""
+        steps = self.trajectory.steps
+        return tuple(sum(len(call.completion_ids) for call in step.policy.sampled) for step in steps)
 
     @property
     def steps(self) -> Tensor:
@@ -55,7 +57,8 @@ class TrainingSample:
     @property
     def behaviour(self) -> Tensor:
         """[sampled tokens]: their log-probabilities as the engine reported them."""
-        return torch.tensor([logprob for step in self.trajectory.steps for logprob in step.policy.logprobs])
+        sampled = (call.logprobs for step in self.trajectory.steps for call in step.policy.sampled)
+        return torch.tensor([logprob for logprobs in sampled for logprob in logprobs])
 
     @property
     def cost(self) -> int:
@@ -104,7 +107,8 @@ def build_samples(group: Group, algorithm: Algorithm, image_token: int) -> list[
     for trajectory, replayed in zip(group.members, group.replayed, strict=True):
         reward = algorithm.reward(trajectory)
         branches: list[Branch] = []
-        if reward is not None and any(step.policy.completion_ids for step in trajectory.steps):
+        sampled = (call.completion_ids for step in trajectory.steps for call in step.policy.sampled)
+        if reward is not None and any(sampled):
             branches = tree(contexts(trajectory), image_token)
         found.append(TrainingSample(trajectory, replayed, reward if branches else None, branches))
     return found

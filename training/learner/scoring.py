@@ -46,7 +46,8 @@ class Scorer:
         for rank, own in enumerate(shares([sample.cost for sample in samples], self._ranks.world)):
             for index in own:
                 samples[index].mine = rank == self._ranks.rank
-            shown.append({step.frame for index in own for step in samples[index].trajectory.steps})
+            steps = [step for index in own for step in samples[index].trajectory.steps]
+            shown.append(set().union(*(step.frames for step in steps)))
         frames.deal(shown)
 
     def passes(

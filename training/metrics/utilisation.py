@@ -110,4 +110,4 @@ def group_outcome(sampled: Iterable[Trajectory]) -> str:
 
 
 def _tokens(trajectory: Trajectory) -> int:
-    return sum(len(step.policy.completion_ids) for step in trajectory.steps)
+    return sum(len(call.completion_ids) for step in trajectory.steps for call in step.policy.sampled)

@@ -94,5 +94,6 @@ def oldest_version(trajectory: Trajectory) -> int:
 
 
 def _versions(step: Step) -> Iterable[int]:
-    yield step.policy.policy_version
-    yield from (version for _, version in step.policy.versions)
+    for call in step.policy.sampled:
+        yield call.policy_version
+        yield from (version for _, version in call.versions)

@@ -146,7 +146,7 @@ def _positives(
 
 def confidence(trajectory: Trajectory) -> float:
     """Geometric mean of its tokens' sampling probabilities (1 / perplexity); 1 if none is known."""
-    logprobs = [logprob for step in trajectory.steps for logprob in step.policy.logprobs]
+    logprobs = [x for step in trajectory.steps for call in step.policy.sampled for x in call.logprobs]
     known = [logprob for logprob in logprobs if not math.isnan(logprob)]
     return math.exp(fmean(known)) if known else 1.0
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from guiagent.seeds import trainable
 from guiagent.storage.trajectories import TrajectoryStore
-from guiagent.types import Trajectory
+from guiagent.types import PolicyOutput, Trajectory
 
 
 def adopt(source: TrajectoryStore, store: TrajectoryStore) -> Iterable[Trajectory]:
@@ -22,13 +22,15 @@ def adopt(source: TrajectoryStore, store: TrajectoryStore) -> Iterable[Trajector
         if not trajectory.success:
             continue
         trainable(trajectory.seed)
-        steps = [
-            replace(step, policy=replace(step.policy, policy_version=0, versions=[]))
-            for step in trajectory.steps
-        ]
+        steps = [replace(step, policy=_unversioned(step.policy)) for step in trajectory.steps]
         seed = replace(trajectory, steps=steps, group="", group_index=0, group_size=1)
         if seed.id not in store:
-            for frame in {*(step.frame for step in seed.steps), seed.final_frame} - {""}:
+            for frame in seed.frames:
                 store.put_frame(source.frame(frame))
             store.commit([seed])
         yield seed
+
+
+def _unversioned(output: PolicyOutput) -> PolicyOutput:
+    calls = [replace(call, policy_version=0, versions=[]) for call in output.calls]
+    return replace(output, policy_version=0, versions=[], calls=calls)
