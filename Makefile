@@ -1,5 +1,5 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Everything they need they install, into .venv and, as root, from Debian.
-.PHONY: demo test test-vm drill bench gpu check setup clean
+.PHONY: demo test test-vm test-doors drill bench gpu check setup clean
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
@@ -19,6 +19,11 @@ test-vm: setup  ## the tests of virtual machines; makes their guest image first 
 	@scripts/farm desktop vm || $(MISSING)
 	$(BIN)/guiagent image build desktop || $(MISSING)
 	$(BIN)/python -m pytest -m "vm and not drill" || $(BIN)/python -m tests.support.again $$?
+
+test-doors: setup  ## the doors, each with the packages of others that come in by it, in environments of their own
+	@scripts/farm browser || $(MISSING)
+	@scripts/doors
+	$(BIN)/python -m pytest -m doors || $(BIN)/python -m tests.support.again $$?
 
 drill: setup  ## the long fault drills, counted, and vLLM where scripts/vllm has made its environment
 	@scripts/farm browser desktop phone vm images pool tests || $(MISSING)
@@ -43,7 +48,7 @@ setup:
 	@scripts/setup test
 
 clean:
-	rm -rf .venv .venv-osworld .venv-peers .venv-qwen .venv-trl .venv-vllm .wheels .gpu-site runs
+	rm -rf .venv .venv-door-* .venv-osworld .venv-peers .venv-qwen .venv-trl .venv-vllm .wheels .gpu-site runs
 
 # Tests of what is missing are skipped, and counted by reason at the end; on a CI machine that is a failure.
 MISSING = [ -z "$$CI" ]

@@ -12,16 +12,8 @@ from numpy.typing import NDArray
 
 from eval.gym.episode import Episode
 from eval.gym.spaces import Frame, action_space, actions_of, screen_space
-from eval.suites import find_suite
-from eval.suites.suite import Suite
-from guiagent.client.play import DeviceSlot
+from eval.stepping import SuiteTasks
 from guiagent.client.sync import Farm, connect
-from guiagent.errors import UsageError
-from guiagent.protocols import Task
-from guiagent.seeds import EVALUATION, REINFORCEMENT
-from rewards.catalogue import find_taskset, require_task
-
-_SPLITS = {"train": REINFORCEMENT, "evaluation": EVALUATION}
 
 
 class _Tasks:
@@ -31,27 +23,14 @@ class _Tasks:
     """
 
     def __init__(self, suite: str, task: str, split: str, pool: str | None, devices: int) -> None:
-        found: Suite = find_suite(suite)
-        if split not in _SPLITS:
-            raise UsageError(f"no split {split!r}: train or evaluation")
-        self.size = found.screen
-        self._suite, self._name, self._seeds = found, task, _SPLITS[split]
-        self._taskset = find_taskset(found.taskset)
-        require_task(self._taskset, task)
-        if split == "train" and task in found.unseen_tasks:
-            raise UsageError(f"{task} is kept unseen by the suite {found.name}: split='evaluation'")
-        width, height = found.screen
-        self.farm: Farm = connect(pool, devices=[f"{found.device}={devices}@{width}x{height}"])
-
-    def task(self, seed: int) -> Task:
-        return self._taskset.task(self._name, self._seeds[seed % len(self._seeds)])
+        self._tasks, self._name = SuiteTasks(suite, split), task
+        self._tasks.require(task)
+        self.size = self._tasks.suite.screen
+        self.farm: Farm = connect(pool, devices=[self._tasks.devices(devices)])
 
     def episode(self, max_steps: int | None) -> Episode:
-        suite, client = self._suite, self.farm.client
-        lease = DeviceSlot(
-            lambda: client.lease(suite.device, grants=suite.grants, label="gymnasium", wait=120)
-        )
-        return Episode(lease, self.task, self.size, max_steps)
+        slot = self._tasks.slot(self.farm.client, "gymnasium")
+        return Episode(slot, lambda seed: self._tasks.task(self._name, seed), self.size, max_steps)
 
 
 class TaskEnv(gymnasium.Env[Frame, Any]):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from guiagent.cli import dialects, formats, mcp
+from guiagent.cli import dialects, doors, formats, mcp
 from guiagent.cli.evaluate import grounding, tasks
 from guiagent.cli.farm import commands, image, profile
 from guiagent.cli.rewards import judge, propose
@@ -30,6 +30,7 @@ app.add_typer(judge.app, name="judge")
 app.add_typer(propose.app)
 app.add_typer(dialects.app, name="dialects")
 app.add_typer(mcp.app)
+app.add_typer(doors.app)
 app.add_typer(formats.app)
 
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one key of the config: a.b=c")]

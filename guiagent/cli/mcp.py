@@ -46,6 +46,7 @@ def mcp(
     Over HTTP the token is $GUIAGENT_MCP_TOKEN, or a new one, which is printed.
     """
     try:
+        from guiagent import serving
         from guiagent.mcp import serve
         from guiagent.mcp.server import Settings
     except ModuleNotFoundError as missing:
@@ -70,7 +71,7 @@ def mcp(
         if http is None:
             asyncio.run(serve.over_stdio(endpoint, settings))
             return
-        host, port = _address(http)
+        host, port = serving.address_of(http, "--http")
         token = os.environ.get("GUIAGENT_MCP_TOKEN") or secrets.token_urlsafe(24)
         shown = "" if "GUIAGENT_MCP_TOKEN" in os.environ else f"  token {token}"
 
@@ -78,10 +79,3 @@ def mcp(
             print(f"serving  {address}{shown}", flush=True)
 
         asyncio.run(serve.over_http(endpoint, settings, host, port, token, announce))
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not port.isascii() or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--http {text}: write PORT or HOST:PORT; 0 picks a free port")
-    return host.strip("[]") or "127.0.0.1", int(port)

@@ -65,3 +65,8 @@ def test_every_example_is_run() -> None:
         for values in mark.args[1]
     }
     assert run == {path.name for path in EXAMPLES.glob("*.py")}
+
+
+def test_every_example_of_a_door_is_run_beside_its_packages() -> None:
+    tests = "".join(path.read_text() for path in (Path(__file__).parents[1] / "doors").glob("test_*.py"))
+    assert [path.name for path in (EXAMPLES / "doors").glob("*.py") if f'"{path.name}"' not in tests] == []

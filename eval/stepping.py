@@ -1,0 +1,161 @@
+"""Tasks of a suite on leased devices, step by step, for learners and agents of others that drive them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from eval.suites import find_suite
+from guiagent.actions import Action, Answer, Done, is_terminal
+from guiagent.client import FarmClient
+from guiagent.client.play import DeviceSlot
+from guiagent.errors import FaultError, UsageError
+from guiagent.protocols import Task
+from guiagent.seeds import EVALUATION, REINFORCEMENT
+from guiagent.types import Ending, Observation, ObserveSpec
+from rewards.catalogue import find_taskset, require_task
+
+_SPLITS = {"train": REINFORCEMENT, "evaluation": EVALUATION}
+_LEASE_WAIT_S = 120.0
+
+
+class SuiteTasks:
+    """The tasks of a suite by name and seed: those to learn from ("train"), or all ("evaluation").
+
+    Raises UsageError for an unknown suite or split.
+    """
+
+    def __init__(self, suite: str, split: str = "train") -> None:
+        if split not in _SPLITS:
+            raise UsageError(f"no split {split!r}: train or evaluation")
+        self.suite = find_suite(suite)
+        self.split = split
+        self._taskset = find_taskset(self.suite.taskset)
+        self._seeds = _SPLITS[split]
+        self.names = self.suite.train_tasks if split == "train" else self.suite.tasks
+
+    def require(self, name: str) -> None:
+        """Raises UsageError for a task that there is not, or that is kept unseen."""
+        require_task(self._taskset, name)
+        if self.split == "train" and name in self.suite.unseen_tasks:
+            raise UsageError(f"{name} is kept unseen by the suite {self.suite.name}: split='evaluation'")
+
+    def task(self, name: str, seed: int) -> Task:
+        return self._taskset.task(name, self._seeds[seed % len(self._seeds)])
+
+    def drawn(self, seed: int) -> tuple[str, int]:
+        """A task's name and a seed of it by one number: consecutive numbers go through all tasks."""
+        turn, place = divmod(seed, len(self.names))
+        return self.names[place], turn
+
+    def devices(self, count: int) -> str:
+        """Devices for a pool to start, in the words of `guiagent up`."""
+        width, height = self.suite.screen
+        return f"{self.suite.device}={count}@{width}x{height}"
+
+    def slot(self, client: FarmClient, label: str) -> DeviceSlot:
+        suite = self.suite
+        return DeviceSlot(
+            lambda: client.lease(suite.device, grants=suite.grants, label=label, wait=_LEASE_WAIT_S)
+        )
+
+
+class Stepped(NamedTuple):
+    """What a step came to. `reward` is 0 before the end, and where there is an `info["fault"]`."""
+
+    shown: Observation  # its frame is empty where it is `unchanged`
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Running:
+    task: Task
+    shown: Observation
+    instruction: str
+    steps: int = 0
+
+
+class Episode:
+    """Episodes on one leased device, one after the other.
+
+    The reward is the score of the task's own check, at the end and 0 before it. It ends where the environment
+    or the agent ends it (terminated), or after the task's last step (truncated; the state is scored as well).
+    A fault is not a score: the episode is truncated with reward 0, and `info["fault"]` says what happened.
+    """
+
+    def __init__(self, slot: DeviceSlot, max_steps: int | None = None, frame: Any = "png") -> None:
+        self._slot = slot
+        self._max_steps = max_steps
+        self._spec = ObserveSpec(frame=frame)
+        self._running: _Running | None = None
+
+    async def reset(self, task: Task) -> tuple[str, Observation]:
+        """Set a task up; its instruction and first screen. Raises FaultError where a second device cannot."""
+        asked = replace(self._spec, probes=dict(task.probes))
+        self._running = None
+        try:
+            instruction, shown = await self._slot.run(lambda device: task.setup(device, asked))
+        except FaultError as error:
+            if not error.fault.retryable:
+                raise
+            instruction, shown = await self._slot.run(lambda device: task.setup(device, asked))
+        self._running = _Running(task, shown, instruction)
+        return instruction, shown
+
+    async def step(self, actions: Sequence[Action]) -> Stepped:
+        running = self._running
+        if running is None:
+            raise RuntimeError("reset the environment first: its episode has ended")
+        running.steps += 1
+        info: dict[str, Any] = {"instruction": running.instruction}
+        try:
+            return await self._step(running, actions, info)
+        except FaultError as error:
+            self._running = None
+            fault = error.fault
+            info["fault"] = {"origin": fault.origin, "code": fault.code, "message": fault.message}
+            return Stepped(_as_before(running.shown), 0.0, False, True, info)
+
+    async def _step(self, running: _Running, actions: Sequence[Action], info: dict[str, Any]) -> Stepped:
+        task = running.task
+        ends = [action for action in actions if is_terminal(action)]
+        acted = [action for action in actions if not is_terminal(action)]
+        shown = _as_before(running.shown)
+        if acted:
+            asked = replace(self._spec, probes=dict(task.probes), have=running.shown.hash or None)
+            shown = running.shown = await self._slot.run(lambda device: device.act(acted, asked))
+            if shown.action_error:
+                info["action_error"] = shown.action_error
+        terminated = bool(ends) or (bool(acted) and task.ended(running.shown))
+        limit = task.max_steps if self._max_steps is None else self._max_steps
+        truncated = not terminated and running.steps >= limit
+        if not (terminated or truncated):
+            return Stepped(shown, 0.0, False, False, info)
+        self._running = None
+        ending = _ending(ends)
+        score = await self._slot.run(lambda device: task.check(device, running.shown, ending))
+        if score.value is None:
+            info["fault"] = {"origin": "task", "code": "unknown", "message": score.reason}
+            return Stepped(shown, 0.0, False, True, info)
+        info["score"] = score.value
+        await self._slot.run(task.teardown)
+        return Stepped(shown, score.value, terminated, truncated, info)
+
+    async def close(self) -> None:
+        self._running = None
+        await self._slot.close()
+
+
+def _ending(ends: Sequence[Action]) -> Ending:
+    answer = next((action.text for action in ends if isinstance(action, Answer)), None)
+    claim = next((action.status for action in ends if isinstance(action, Done)), None)
+    return Ending(answer, claim)
+
+
+def _as_before(shown: Observation) -> Observation:
+    """The same screen for somebody who has its frame."""
+    return replace(shown, frame=b"", unchanged=True, action_error=None)

@@ -1,0 +1,95 @@
+"""Serves an ASGI application over HTTP to whoever knows its token, until a signal comes. Needs uvicorn."""
+
+import asyncio
+import contextlib
+import hmac
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import uvicorn
+
+from guiagent.errors import InfrastructureError, UsageError
+
+_LAST_WORDS_S = 2
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def address_of(text: str, option: str) -> tuple[str, int]:
+    """The host and port of `[HOST:]PORT`, else loopback. Raises UsageError that names the option."""
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"{option} {text}: write PORT or HOST:PORT; 0 picks a free port")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def listen(host: str, port: int, option: str) -> socket.socket:
+    """Listen on an address. Raises InfrastructureError, which names the option, where it is taken."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InfrastructureError(
+            f"cannot listen on {host} port {port}: {why.lower()}; {option} 0 picks a free port of loopback"
+        ) from None
+
+
+def url_of(listener: socket.socket, host: str) -> str:
+    return f"http://{bracketed(host)}:{listener.getsockname()[1]}"
+
+
+def bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+async def run(app: App, listener: socket.socket, token: str, longest_message: int = 1 << 20) -> None:
+    """Serve until SIGINT or SIGTERM. Messages over WebSockets have at most `longest_message` bytes."""
+    server = _Server(
+        uvicorn.Config(
+            with_token(app, token),
+            log_level="warning",
+            access_log=False,
+            ws_max_size=longest_message,
+            timeout_graceful_shutdown=_LAST_WORDS_S,
+        )
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
+    await server.serve([listener])
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server that leaves signals to `run`, after which its caller can give devices back."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def with_token(app: App, token: str) -> App:
+    """An ASGI application that answers only requests and WebSockets with the bearer token."""
+    if len(token) < 16:
+        raise UsageError("the token of this server needs at least 16 characters")
+    wanted = f"Bearer {token}".encode()
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if kind == "lifespan" or hmac.compare_digest(given, wanted):
+            await app(scope, receive, send)
+        elif kind == "http":
+            headers = [(b"www-authenticate", b"Bearer"), (b"content-type", b"text/plain")]
+            line = b"send the token of this server as a bearer token\n"
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": line})
+        else:  # a WebSocket that is closed before it was accepted is answered 403
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+
+    return guarded
