@@ -36,6 +36,12 @@ class EpisodeResult:
     trajectory: str  # the trajectory's id in the store
     tokens: int = 0  # of its prompts and replies; 0 where a server does not tell them
     tokens_out: int = 0  # of its replies alone
+    value: float | None = None  # the score in [0, 1]; None of a fault, or in results of older versions
+
+    @property
+    def score(self) -> float:
+        """The score as OSWorld averages it: a fraction counts, a fault is 0."""
+        return float(self.outcome == "success") if self.value is None else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class TaskResult:
     scheduled: Proportion  # successes of all that were scheduled: the headline
     faults: int
     mean_steps: float  # of the episodes with a verdict; NaN without any
+    mean_score: float  # of all that were scheduled, fractions counted; NaN without any
 
     @property
     def judged(self) -> Proportion:
@@ -135,6 +142,7 @@ def episode_result(trajectory: Trajectory, attempts: int) -> EpisodeResult:
         trajectory=trajectory.id,
         tokens=sum(len(call.prompt_ids) + len(call.completion_ids) for call in calls),
         tokens_out=sum(len(call.completion_ids) for call in calls),
+        value=score.value if score and trajectory.valid else None,
     )
 
 
@@ -196,6 +204,7 @@ def rate_json(row: TaskResult) -> dict[str, Any]:
         "high": interval.high,
         "rate_without_faults": row.judged.rate,
         "rate_if_faults_succeeded": row.rate_if_faults_succeeded,
+        "mean_score": row.mean_score,
     }
 
 
@@ -253,4 +262,5 @@ def pooled_of(task: str, episodes: Sequence[EpisodeResult], trained: bool = Fals
         scheduled=Proportion(outcomes.count("success"), len(outcomes)),
         faults=outcomes.count("fault"),
         mean_steps=fmean(steps) if steps else float("nan"),
+        mean_score=fmean(e.score for e in episodes) if episodes else float("nan"),
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from devices import guest
+from devices import furnishing, guest
 from devices.drivers.vm.image import File, Manifest, manifest
 from guiagent.errors import InfrastructureError, MissingProgram
 
@@ -30,6 +30,15 @@ PACKAGES = [
     "python3-pil", "python3-tk", "python3-gi", "gir1.2-atspi-2.0", "python3-pyatspi", "at-spi2-core",
     "xdotool", "wmctrl", "xclip", "curl", "ca-certificates", "xdg-utils",
 ]  # fmt: skip
+APPLICATIONS = [
+    "chromium", "libreoffice-calc", "libreoffice-writer", "libreoffice-impress", "libreoffice-gtk3", "gimp",
+    "thunderbird", "vlc", "gnome-terminal", "gedit", "socat", "libatk-adaptor", "libgail-common",
+    "dconf-gsettings-backend", "gsettings-desktop-schemas", "libglib2.0-bin", "ffmpeg", "file", "wget",
+    "fonts-liberation",
+]  # fmt: skip
+"""What OSWorld's tasks use; `scripts/farm applications` installs the same on a host of desktops."""
+IMAGES = {"desktop": PACKAGES, "osworld-desktop": [*PACKAGES, *APPLICATIONS]}
+"""Packages of the images that can be built, by name."""
 CMDLINE = (
     "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet panic=-1 "
     "mitigations=off tsc=reliable init=/opt/guiagent/init"
@@ -51,6 +60,7 @@ _UNUSED_DRIVERS = [
     "gpu/drm/amd", "gpu/drm/i915", "gpu/drm/nouveau", "gpu/drm/radeon", "hwmon", "iio", "infiniband",
     "isdn", "md", "media", "mtd", "net/ethernet", "net/wireless", "scsi", "staging", "target", "usb",
 ]  # fmt: skip
+_HOSTS = "127.0.0.1 localhost guest\n::1 localhost\n"
 _FREE_MIB = 2048  # for what runs in the guest
 
 
@@ -60,25 +70,30 @@ def recipe(suite: str, packages: Sequence[str]) -> str:
     Newer versions of the same packages do not change it.
     """
     ours = [Path(__file__), *_FILES.iterdir(), *_SERVER.glob("**/*.py")]
+    ours += [
+        path
+        for path in Path(furnishing.__file__).parent.rglob("*")
+        if path.suffix != ".pyc" and path.is_file()
+    ]
     said = [suite, *sorted(packages), *(f"{file.name} {_described(file).sha256}" for file in sorted(ours))]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
-def is_current(folder: Path, suite: str, extra: Sequence[str]) -> bool:
+def is_current(name: str, folder: Path, suite: str, extra: Sequence[str]) -> bool:
     """True if the image in `folder` is complete and has the recipe that `build` would use now."""
     try:
-        return manifest(folder).recipe == recipe(suite, [*PACKAGES, *extra])
+        return manifest(folder).recipe == recipe(suite, [*IMAGES[name], *extra])
     except InfrastructureError:
         return False
 
 
 def build(name: str, suite: str, extra: Sequence[str], folder: Path, report: Report) -> Manifest:
-    """Build an image into `folder`; an existing image is replaced only after the build has succeeded.
+    """Build an image of `IMAGES` into `folder`; one that is there is replaced only after the build succeeded.
 
     Raises MissingProgram if a program or root is missing, InfrastructureError if a step fails.
     """
     _require_means()
-    wanted = [*PACKAGES, *extra]
+    wanted = [*IMAGES[name], *extra]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{name}-") as scratch:
         root, made = Path(scratch) / "root", Path(scratch) / "made"
@@ -150,8 +165,14 @@ def _furnish(root: Path) -> None:
         "chroot", root, "useradd", "-m", "-s", "/bin/bash", "-u", "1000", "-G", "sudo,video,input,tty", "user"
     )
     _run("chroot", root, "chpasswd", given="user:password\n")
-    for name in ("Desktop", "Documents", "Downloads", "Pictures"):
-        _run("chroot", root, "install", "-d", "-o", "user", "-g", "user", f"/home/user/{name}")
+    for place, text in {**furnishing.system_files(root), "etc/hosts": _HOSTS}.items():
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_text(text)
+    shutil.copytree(furnishing.BIN, home / "bin")
+    shutil.copytree(furnishing.HOME, root / "home/user", dirs_exist_ok=True)
+    for name in furnishing.FOLDERS:
+        (root / "home/user" / name).mkdir(exist_ok=True)
+    _run("chroot", root, "chown", "-R", "user:user", "/home/user")
     sudoers = root / "etc/sudoers.d/user"
     sudoers.write_text("user ALL=(ALL) NOPASSWD: ALL\n")
     sudoers.chmod(0o440)

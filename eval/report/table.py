@@ -1,6 +1,7 @@
 """Result tables on a terminal: policies side by side, with intervals; plain text when piped."""
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
@@ -38,7 +39,7 @@ def print_table(results: Sequence[SuiteResult], console: Console) -> None:
         console.print(table)
     else:
         _print_plain(head, [row for section in sections for row in section], console)
-    for note in fault_notes(results):
+    for note in [*score_notes(results), *fault_notes(results)]:
         console.out(note, highlight=False)
 
 
@@ -66,6 +67,20 @@ def _print_plain(head: Sequence[str], rows: Sequence[Sequence[str]], console: Co
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         console.out("  ".join(cells).rstrip(), highlight=False)
+
+
+def score_notes(results: Sequence[SuiteResult]) -> list[str]:
+    """For each policy with tasks that were solved in part, the mean score, in which fractions count."""
+    notes = []
+    for result in results:
+        partial = sum(0.0 < e.score < 1.0 for e in result.episodes)
+        if partial:
+            mean = fmean(e.score for e in result.episodes)
+            notes.append(
+                f"{result.label}: mean score {mean:.3f} with the fractions of {partial} episodes counted, "
+                "as OSWorld averages; faults are 0"
+            )
+    return notes
 
 
 def fault_notes(results: Sequence[SuiteResult]) -> list[str]:

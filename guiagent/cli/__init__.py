@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from guiagent.cli import dialects, doors, formats, mcp
+from guiagent.cli.common import place
 from guiagent.cli.evaluate import grounding, tasks
 from guiagent.cli.farm import commands, image, profile
 from guiagent.cli.rewards import judge, propose
@@ -354,6 +355,9 @@ def evaluate(
     price_out: Annotated[
         float | None, typer.Option(min=0, help="Price of a million tokens of replies.")
     ] = None,
+    device: place.OnDevice = None,
+    config: place.OfConfig = None,
+    pool: place.OnPool = None,
     dialect: Dialect = "ui-tars",
     images: Images = None,
     experiences: Library = None,
@@ -376,7 +380,8 @@ def evaluate(
         max_pixels=max_pixels,
         experiences=load_experiences(experiences),
     )
-    asked = Asked(episodes, devices, baselines, runs, max_steps, zoom, price_in, price_out)
+    where = place.Place(device, config, pool)
+    asked = Asked(episodes, devices, baselines, runs, max_steps, zoom, price_in, price_out, where)
     start(policy, chosen(suite, tasks), run, settings, asked)
 
 

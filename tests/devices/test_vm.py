@@ -149,7 +149,7 @@ async def test_only_a_whole_qcow2_with_the_right_digest_is_an_image(
 
 def test_an_image_is_built_again_only_where_it_would_be_another(tmp_path: Path) -> None:
     folder = tmp_path / "desktop"
-    assert not build.is_current(folder, "bookworm", [])
+    assert not build.is_current("desktop", folder, "bookworm", [])
     folder.mkdir()
     (folder / "disk.qcow2").write_bytes(b"disk")
     made = image.Manifest(
@@ -162,13 +162,15 @@ def test_an_image_is_built_again_only_where_it_would_be_another(tmp_path: Path) 
         recipe=build.recipe("bookworm", build.PACKAGES),
     )
     (folder / "manifest.json").write_bytes(msgspec.json.encode(made))
-    assert build.is_current(folder, "bookworm", [])
+    assert build.is_current("desktop", folder, "bookworm", [])
     command = [sys.executable, "-m", "guiagent.cli", "image", "build", "desktop", "--output", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and "nothing to do" in done.stdout, done.stderr
-    assert not build.is_current(folder, "trixie", []) and not build.is_current(folder, "bookworm", ["gimp"])
+    assert not build.is_current("desktop", folder, "trixie", []) and not build.is_current(
+        "desktop", folder, "bookworm", ["gimp"]
+    )
     (folder / "disk.qcow2").write_bytes(b"cut")
-    assert not build.is_current(folder, "bookworm", [])
+    assert not build.is_current("desktop", folder, "bookworm", [])
 
 
 def test_who_cannot_build_an_image_is_told_in_one_line_what_it_needs(

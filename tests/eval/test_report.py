@@ -18,7 +18,7 @@ from eval.report.curve import CurvePoint, clock, group, training_curve
 from eval.report.judged import JudgedRun, JudgedUpdate
 from eval.report.overlay import describe, overlay
 from eval.report.page import RunSummary, write_episodes, write_report, write_summary
-from eval.report.table import print_table
+from eval.report.table import print_table, score_notes
 from eval.report.viewer import MAX_SHOWN, frames_of, select, shown
 from eval.results import Comparison, EpisodeResult, SuiteResult
 from eval.stats import Proportion, newcombe
@@ -206,6 +206,24 @@ def test_shown_text_is_cut_escaped_and_cannot_turn_the_reading_direction() -> No
 # --- the numbers, for programs and at a terminal ------------------------------------------------------------
 
 
+def test_fractions_count_as_osworld_averages_them() -> None:
+    """Two of four solved, one in part, one lost to a fault: success 50 %, mean score 0.625."""
+    values = (("success", 1.0), ("success", 1.0), ("failure", 0.5), ("fault", None))
+    rows = [
+        EpisodeResult("a", seed, outcome, "task_done", 2, 0.1, 1, "", f"a/{seed}", value=value)
+        for seed, (outcome, value) in enumerate(values)
+    ]
+    suite = Suite("s", "t", (), ("a",), episodes=4, device="desktop")
+    result = SuiteResult(suite, "mine", tuple(rows))  # type: ignore[arg-type]
+    pool = result.pooled(trained=False)
+    assert (pool.scheduled.rate, pool.mean_score) == (0.5, 0.625)
+    assert score_notes([result]) == [
+        "mine: mean score 0.625 with the fractions of 1 episodes counted, as OSWorld averages; faults are 0"
+    ]
+    older = EpisodeResult("a", 0, "success", "task_done", 2, 0.1, 1, "", "a/0")
+    assert older.score == 1.0
+
+
 def test_summary_holds_the_figures_of_the_table(tmp_path: Path) -> None:
     write_summary(tmp_path / "summary.json", RUN, COMPARISON)
     summary = json.loads((tmp_path / "summary.json").read_text())
@@ -225,6 +243,7 @@ def test_summary_holds_the_figures_of_the_table(tmp_path: Path) -> None:
         "high": interval.high,
         "rate_without_faults": 15 / 18,
         "rate_if_faults_succeeded": 17 / 20,
+        "mean_score": 0.75,
     }
     train = summary["train_pooled"]
     assert (train["before"]["n"], train["before"]["successes"], train["after"]["successes"]) == (60, 16, 42)

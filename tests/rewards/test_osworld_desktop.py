@@ -17,12 +17,13 @@ from guiagent.actions import Action, Done, Shell
 from guiagent.client import FarmClient
 from guiagent.client.local_pool import private_pool
 from guiagent.episode import run_episode
-from guiagent.errors import UsageError
+from guiagent.errors import FaultError, UsageError
 from guiagent.policies import ScriptedPolicy
 from guiagent.protocols import Device
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.catalogue import find_taskset
 from rewards.tasksets.osworld import Osworld, OsworldTask
+from rewards.tasksets.osworld.steps import Execute
 from tests.support.desktops import NO_FRAME, running
 from tests.support.osworld_assets import TASKS, assets, workbook
 
@@ -112,6 +113,23 @@ async def test_tabs_of_a_real_chromium(device: desktop.DesktopDevice, tasks: Osw
     opening = "chromium --user-data-dir=/home/user/profile file:///home/user/{}.html > /dev/null 2>&1 &"
     episode = await play(device, task, [Shell(command=opening.format("orders")), Shell(command="sleep 2")])
     assert episode.score is not None and episode.score.value == 1.0, episode.score
+
+
+async def test_a_set_up_that_cannot_be_done_is_a_fault(device: desktop.DesktopDevice, tasks: Osworld) -> None:
+    """What a shell cannot find or run is no start of an episode; a `diff` that ends with 1 is."""
+    task = tasks.task("os-folder", 0)
+
+    def beginning(command: str) -> OsworldTask:
+        step = Execute(command=command, shell=True)
+        return replace(task, file=msgspec.structs.replace(task.file, config=(step, *task.file.config)))
+
+    for broken in ("no-such-program", "no-such-program; true", "echo apt fails >&2; exit 100"):
+        with pytest.raises(FaultError) as said:
+            await beginning(broken).setup(device, NO_FRAME)
+        assert said.value.fault.code == "setup_failed" and "set-up step 1" in said.value.fault.message
+    episode = await play(device, beginning("diff /etc/passwd /etc/group"), [Shell(command=MOVED)])
+    assert episode.score is not None and episode.score.value == 1.0
+    assert "ended with 1" in episode.score.evidence["notes"][0]
 
 
 async def test_a_task_leaves_nothing_on_the_host(device: desktop.DesktopDevice, tasks: Osworld) -> None:

@@ -31,10 +31,11 @@ _WRITABLE = ("var/tmp", "var/log", "var/lib/xkb", "opt", "srv", "mnt")
 SYSTEM = ("usr", "etc", "var/cache/fontconfig", "var/lib/dpkg")
 # The part of /etc that programs with windows need; a sandbox sees nothing else of it.
 _ETC = re.compile(
-    r"alternatives|bash\.bashrc|ca-certificates.*|chromium.*|dbus-1|dconf|debian_version|dictionaries-common|"
-    r"emacs|fonts|ghostscript|glvnd|gtk-.*|host\.conf|inputrc|issue|java.*|ld\.so\..*|libreoffice|lsb-release|"
-    r"localtime|locale\..*|login\.defs|magic.*|mailcap.*|mime\.types|openal|os-release|papersize|perl|"
-    r"pulse|python3.*|protocols|services|shells|skel|ssl|terminfo|timezone|vim|vulkan|X11|xattr\.conf|xdg"
+    r"alternatives|bash\.bashrc|ca-certificates.*|chromium.*|dbus-1|dconf|debian_version|"
+    r"dictionaries-common|emacs|fonts|ghostscript|gimp|glvnd|gnome.*|gtk-.*|host\.conf|inputrc|issue|"
+    r"java.*|ld\.so\..*|libreoffice|lsb-release|localtime|locale\..*|login\.defs|magic.*|mailcap.*|"
+    r"mime\.types|openal|os-release|papersize|perl|pulse|python3.*|protocols|services|shells|skel|ssl|"
+    r"terminfo|thunderbird|timezone|vim|vulkan|X11|xattr\.conf|xdg"
 )
 _PROGRAM_DISK = 2 << 30  # bytes that a desktop may write in all places together
 _SERVER_DISK = 64 << 20  # bytes that its X server may write besides the screen

@@ -14,7 +14,7 @@ from pathlib import Path
 import xxhash
 
 import devices
-from devices import owned
+from devices import furnishing, owned
 from devices.config import DesktopConfig
 from devices.drivers.desktop import sandbox
 from devices.drivers.desktop.applications import menu
@@ -28,6 +28,7 @@ from guiagent.sandbox import Plan
 EGRESS_PORT = 3128
 _PROXY = f"http://127.0.0.1:{EGRESS_PORT}"
 _GUEST_CODE = "opt/guiagent"
+_BIN, _HOME = f"{_GUEST_CODE}/bin", f"{_GUEST_CODE}/home"  # of `devices.furnishing`
 _SOCKET = "guest.sock"
 _START_S = 20.0
 _NEEDED = {
@@ -37,8 +38,8 @@ _NEEDED = {
     "python3": "python3",
     "setpriv": "util-linux",
 }
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/games:/usr/games"
 _ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/games:/usr/games",
     "USER": "user",
     "LOGNAME": "user",
     "SHELL": "/bin/bash",
@@ -65,11 +66,13 @@ _CHROMIUM = (
 )
 _RANDOM = re.compile(r"(?<=guiagent-guest-)\w{8}")  # the guest server's own folder
 # The window manager leads: when it ends, so does the session.
-_PROGRAMS = """
+_PROGRAMS = f"""
 cd "$HOME"
 exec >/dev/null 2>&1
+cp -rT "$SKELETON" .
+mkdir -p {" ".join(furnishing.FOLDERS)}
 /usr/bin/python3 -m devices.guest --unix "$GUEST_SOCKET" $GUEST_PROXY &
-until [ -S "/tmp/.X11-unix/X${DISPLAY#:}" ]; do sleep 0.01; done
+until [ -S "/tmp/.X11-unix/X${{DISPLAY#:}}" ]; do sleep 0.01; done
 exec openbox
 """
 
@@ -197,6 +200,8 @@ class Session:
         run = Path("/", sandbox.RUN) if self.isolated else self._folder / "run"
         environment = _ENVIRONMENT | {
             "HOME": "/home/user" if self.isolated else f"{self._folder}/home",
+            "PATH": f"{f'/{_BIN}' if self.isolated else furnishing.BIN}:{_PATH}",
+            "SKELETON": f"/{_HOME}" if self.isolated else str(furnishing.HOME),
             "DISPLAY": f":{number}",
             "XAUTHORITY": "/run/cookie" if self.isolated else f"{self._folder}/programs.cookie",
             "XDG_RUNTIME_DIR": "/run/user/1000" if self.isolated else f"{self._folder}/run",
@@ -214,11 +219,17 @@ class Session:
         binds = [
             (f"{guest_code}/__init__.py", f"{_GUEST_CODE}/devices/__init__.py", True),
             (f"{guest_code}/guest", f"{_GUEST_CODE}/devices/guest", True),
+            (str(furnishing.BIN), _BIN, True),
+            (str(furnishing.HOME), _HOME, True),
             (str(self._egress), "run/egress.sock", True),
             (f"{self._folder}/programs.cookie", "run/cookie", True),
         ]
         root = self._config.rootfs or Path("/")
-        files = {"etc/chromium.d/guiagent": _CHROMIUM, "etc/xdg/openbox/menu.xml": menu(root)}
+        files = {
+            **furnishing.system_files(root),
+            "etc/chromium.d/guiagent": _CHROMIUM,
+            "etc/xdg/openbox/menu.xml": menu(root),
+        }
         return sandbox.programs_plan(
             self._folder, self._config.rootfs, binds, files, {**environment, **_PROXIED}, command
         )

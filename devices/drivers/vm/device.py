@@ -30,6 +30,7 @@ _FILE_DEADLINE_S = 120.0
 _HEALTH_DEADLINE_S = 5.0
 _SHELL_S = 60.0
 _GRACE_S = 5.0  # for ending a command
+_OPEN_CAP_S, _LOOK_S = 15.0, 0.1  # for a window to appear; between two looks
 _MAX_SNAPSHOTS = 8
 _PROGRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _URL = re.compile(r"(https?://|about:|file:///)\S+")
@@ -268,8 +269,21 @@ class VmDevice:
             command = [target]
         else:
             raise UnsupportedAction(f"{target[:80]!r} is neither a program's name nor a page")
+        before = await self._windows()
         if refusal := await self._vm.guest.launch(command):
             raise UnsupportedAction(refusal)
+        if before and command[0] == "xdg-open":
+            return  # a running browser may use a window it has
+        # Keys that are sent before a window is there would be lost.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_OPEN_CAP_S):
+                while not await self._windows() - before:  # noqa: ASYNC110  # the guest sends no events
+                    await asyncio.sleep(_LOOK_S)
+
+    async def _windows(self) -> set[str]:
+        """Ids of the guest's windows; none if its image has no wmctrl."""
+        listed = await self._vm.guest.run(["wmctrl", "-l"])
+        return {line.split()[0] for line in listed.stdout.splitlines() if line.strip()}
 
     @contextlib.asynccontextmanager
     async def _verb(self, verb: str, seconds: float) -> AsyncIterator[None]:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from eval.suites.suite import Suite
+from guiagent.cli.common.place import HERE, Place
 from guiagent.client import FarmClient
 from guiagent.client.local_pool import endpoint_of, private_pool
 from guiagent.client.still import STILL
@@ -51,13 +52,24 @@ async def _pool_of(*devices: str, port: int) -> AsyncIterator[Farm]:
 
 
 @asynccontextmanager
-async def suite_farm(suite: Suite, devices: int) -> AsyncIterator[Farm | None]:
-    """Start devices for a suite as `own_farm` does; None for a suite of pictures, which needs none."""
+async def suite_farm(suite: Suite, devices: int, place: Place = HERE) -> AsyncIterator[Farm | None]:
+    """Start devices for a suite, or connect to the pool that has them; None for a suite of pictures."""
     if suite.device == STILL:
         yield None
-        return
-    async with own_farm(devices, *suite.screen, kind=suite.device) as farm:
-        yield farm
+    elif place.pool is not None:
+        async with _running(place.pool) as farm:
+            yield farm
+    else:
+        async with _pool_of(*place.words(suite, devices), port=0) as farm:
+            yield farm
+
+
+@asynccontextmanager
+async def _running(address: str) -> AsyncIterator[Farm]:
+    endpoint = endpoint_of(address)
+    here = None if "://" in address else Path.cwd() / address
+    async with FarmClient(endpoint.url, endpoint.token) as client:
+        yield Farm(client, endpoint.url, endpoint.token, endpoint.url, here)
 
 
 @asynccontextmanager
@@ -72,10 +84,8 @@ async def farm_of(config: TrainConfig, port: int = 0) -> AsyncIterator[Farm]:
         async with _pool_of(*devices, port=port) as farm:
             yield farm
         return
-    endpoint = endpoint_of(address)
-    here = None if "://" in address else Path.cwd() / address
-    async with FarmClient(endpoint.url, endpoint.token) as client:
-        yield Farm(client, endpoint.url, endpoint.token, endpoint.url, here)
+    async with _running(address) as farm:
+        yield farm
 
 
 def named_devices(config: TrainConfig) -> str:

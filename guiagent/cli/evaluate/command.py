@@ -22,6 +22,7 @@ from eval.suites import find_suite
 from eval.suites.suite import Suite
 from guiagent.cli.common.farm import suite_farm
 from guiagent.cli.common.memory import PeakMemory
+from guiagent.cli.common.place import HERE, Place
 from guiagent.cli.common.policy import BASELINES, SCRIPTED, PolicySettings
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit, versions
@@ -98,6 +99,7 @@ class Asked:
     zoom: float | None = None  # also measure the policy with this share of the picture to point again in
     price_in: float | None = None  # of a million tokens of prompts
     price_out: float | None = None  # and of replies
+    place: Place = HERE
 
     @property
     def prices(self) -> Prices | None:
@@ -111,6 +113,7 @@ def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, ask
     """Measure a policy and the baselines, print the tables, and write `report.html`, `summary.json` and
     `card.md`."""
     console = Console()
+    suite = asked.place.of(suite)
     episodes = min(_EPISODES, suite.episodes) if asked.episodes is None else asked.episodes
     suite.seeds(episodes)
     if asked.zoom is not None and suite.device != STILL:
@@ -121,7 +124,7 @@ def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, ask
         checkpoint_folder(policy)
 
     async def work() -> list[SuiteResult]:
-        async with suite_farm(suite, asked.devices) as farm:
+        async with suite_farm(suite, asked.devices, asked.place) as farm:
             if farm is not None:
                 console.print(
                     f"farm      {asked.devices} {suite.device}s  live page {farm.live_url}", soft_wrap=True

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from guiagent.cli.common import place
+
 if TYPE_CHECKING:
     from rewards.tasksets.osworld import TaskFile
 
@@ -73,6 +75,27 @@ def audit(
     from guiagent.cli.evaluate.audit import audit_suite
 
     if not audit_suite(suite, task or [], seeds, devices):
+        raise typer.Exit(1)
+
+
+@app.command()
+def preflight(
+    path: Annotated[str, typer.Argument(help="Task files of OSWorld's (a file or folder), or a suite.")],
+    task: Annotated[list[str] | None, typer.Option(help="Only this task, or a pattern; repeatable.")] = None,
+    devices: Annotated[int, typer.Option(min=1, help="Number of devices.")] = 2,
+    device: place.OnDevice = None,
+    config: place.OfConfig = None,
+    pool: place.OnPool = None,
+) -> None:
+    """Try every task's set-up, and an agent that does nothing, on real devices; no solution is needed.
+
+    Exits with 1 unless all are right: a set-up that fails, or lacks something, is a fault; a task that pays
+    for doing nothing is unsound.
+    """
+    from guiagent.cli.evaluate.preflight import preflight as fly
+
+    name = f"osworld:{path}" if Path(path).exists() else path
+    if not fly(name, task or [], devices, place.Place(device, config, pool)):
         raise typer.Exit(1)
 
 

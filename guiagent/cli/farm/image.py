@@ -12,7 +12,9 @@ app = typer.Typer(help="Make and list the images that VMs boot.", no_args_is_hel
 
 @app.command()
 def build(
-    name: Annotated[str, typer.Argument(help="What to build: desktop.")],
+    name: Annotated[
+        str, typer.Argument(help="What to build: desktop, or osworld-desktop with applications.")
+    ],
     suite: Annotated[str, typer.Option(help="Which Debian.")] = "bookworm",
     include: Annotated[
         list[str] | None, typer.Option(help="A further Debian package; may be repeated.")
@@ -24,12 +26,12 @@ def build(
 ) -> None:
     """Build a guest image from Debian packages, unless it is there; takes some minutes, and root."""
     from devices.drivers.vm.image import images_dir
+    from devices.images.build import IMAGES, is_current
     from devices.images.build import build as make
-    from devices.images.build import is_current
     from guiagent.errors import UsageError
 
-    if name != "desktop":
-        raise UsageError(f"there is no image {name!r} to build; there is 'desktop'")
+    if name not in IMAGES:
+        raise UsageError(f"there is no image {name!r} to build; there are {', '.join(IMAGES)}")
     console = Console(highlight=False)
     began = time.monotonic()
 
@@ -38,7 +40,7 @@ def build(
         console.print(f"{minutes:2}:{seconds:02} {line}", soft_wrap=True, markup=False)
 
     folder = output or images_dir() / name
-    if not again and is_current(folder, suite, include or []):
+    if not again and is_current(name, folder, suite, include or []):
         report(f"nothing to do: {folder} is there; --again builds it with today's packages")
         return
     manifest = make(name, suite, include or [], folder, report)

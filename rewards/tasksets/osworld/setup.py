@@ -6,6 +6,7 @@ window: it is noted with the score, and the metrics decide.
 """
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 from guiagent.errors import Fault, FaultError
 from rewards.checks import devtools
 from rewards.checks.getters.profile import PROFILES
-from rewards.checks.guest import TooLong
+from rewards.checks.guest import Execution, TooLong
 from rewards.checks.workspace import Workspace, bad_task
 from rewards.tasksets.osworld import steps
 
@@ -25,6 +26,8 @@ _WINDOW_S = 30.0  # until the window of a program that was just started appears
 _OPEN_S = 180.0
 _UNTIL_S = 120.0
 _POLL_S = 0.3
+_NOT_RUN = (100, 126, 127)  # apt-get could not install; a shell could not run, or not find, a program
+_NOT_THERE = re.compile(r": (command )?not found$|no new privileges", re.MULTILINE)
 _ACCOUNT = "it needs a Google account"
 _NOT_OSWORLDS = "OSWorld itself has no such step"
 UNSUPPORTED: dict[str, str] = {
@@ -101,7 +104,8 @@ async def _open(workspace: Workspace, step: steps.Open) -> None:
 async def _execute(workspace: Workspace, step: steps.Execute) -> None:
     """Run a command, again and again until `until` holds.
 
-    Its exit code is ignored, as in OSWorld: `diff` and `pkill` end with 1 in normal use.
+    OSWorld ignores exit codes, and `diff` and `pkill` end with 1 in normal use. What says that a program is
+    missing, cannot be run or lacks the right to do its work is a failed step; other codes are noted.
     """
     until = asyncio.get_running_loop().time() + _UNTIL_S
     while True:
@@ -112,6 +116,8 @@ async def _execute(workspace: Workspace, step: steps.Execute) -> None:
             if name:
                 workspace.result(name).write_text(output, encoding="utf-8", errors="replace")
         wanted = step.until
+        if wanted is None:
+            _require_ran(workspace, step, done)
         if wanted is None or (
             wanted.returncode == done.code
             or (wanted.stdout is not None and wanted.stdout in done.output)
@@ -121,6 +127,14 @@ async def _execute(workspace: Workspace, step: steps.Execute) -> None:
         if asyncio.get_running_loop().time() >= until:
             raise StepFailed(f"{step.command!r:.200} did not come to what it should within {_UNTIL_S:g} s")
         await asyncio.sleep(_POLL_S)
+
+
+def _require_ran(workspace: Workspace, step: steps.Execute, done: Execution) -> None:
+    said = done.error.strip()
+    if done.code in _NOT_RUN or _NOT_THERE.search(done.error):
+        raise StepFailed(f"{step.command!r:.200} ended with {done.code}: {said[-200:]}")
+    if done.code:
+        workspace.notes.append(f"{step.command!r:.100} ended with {done.code}: {said[-100:]}")
 
 
 async def _execute_with_verification(workspace: Workspace, step: steps.ExecuteWithVerification) -> None:
