@@ -68,6 +68,10 @@ class BrowserConfig(DeviceConfig):
     machine can then drive the browser; and who has it can read what the browser's user can read here (under
     root a user of its own, to whom what everybody may read is left; else you), and open pages that go round
     the egress rules. For holders you trust, or hosts with nothing else on them."""
+    sites: Annotated[
+        Sequence[Annotated[str, Field(pattern="^[a-z][a-z0-9-]{0,31}$")]], Field(max_length=32)
+    ] = ()
+    """Web applications that are leased with the browser, such as "data": docs/sites.md."""
 
 
 class DesktopConfig(DeviceConfig):

@@ -11,11 +11,11 @@ from guiagent.errors import UsageError, first_error
 
 _WORD = re.compile(
     r"(?P<kind>[a-z]+)(?P<source>:(avd=)?[^@=,]+)?(=(?P<count>\d+))?(@(?P<width>\d+)x(?P<height>\d+))?"
-    r"(?P<switches>(,[a-z_]+)*)"
+    r"(?P<switches>(,[a-z_]+(=[a-z0-9+-]+)?)*)"
 )
 _CONFIG: TypeAdapter[AnyDeviceConfig] = TypeAdapter(AnyDeviceConfig)
 _SHAPE = (
-    "KIND[:SOURCE][=COUNT][@WIDTHxHEIGHT][,SWITCH...], such as browser=4@1280x720, "
+    "KIND[:SOURCE][=COUNT][@WIDTHxHEIGHT][,SWITCH...], such as browser=4@1280x720, browser,sites=data, "
     "android:SERIAL,unlimited_egress or android:avd=NAME,unlimited_egress"
 )
 
@@ -29,7 +29,7 @@ def _config(word: str) -> AnyDeviceConfig:
     match = _WORD.fullmatch(word)
     if match is None:
         raise UsageError(f"{word[:80]!r} names no devices; write {_SHAPE}")
-    fields: dict[str, Any] = {name: True for name in match["switches"].split(",")[1:]}
+    fields: dict[str, Any] = dict(map(_switch, match["switches"].split(",")[1:]))
     fields |= {key: int(value) for key in ("count", "width", "height") if (value := match[key]) is not None}
     try:
         return _CONFIG.validate_python(
@@ -37,6 +37,12 @@ def _config(word: str) -> AnyDeviceConfig:
         )
     except ValidationError as error:
         raise UsageError(f"{word!r}: {first_error(error.errors(), skip=1)}") from error
+
+
+def _switch(text: str) -> tuple[str, bool | list[str]]:
+    """A config field that is set, or, after "=", one that is a list: `sites=tracker+wiki`."""
+    name, equals, values = text.partition("=")
+    return name, values.split("+") if equals else True
 
 
 def _source(kind: str, source: str | None) -> dict[str, str]:

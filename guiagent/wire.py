@@ -45,7 +45,7 @@ MAX_NESTING = 64  # of lists and dicts in the state of a reset
 TRY_LATER = 1013  # WebSocket close code: the client may try again
 CLOSED = 4000  # plus the status a problem would have: why the pool closed a connection to a service
 
-Grant = Literal["exec", "shell", "files"]
+Grant = Literal["exec", "shell", "files", "sites"]
 SERVICES: dict[str, Grant] = {"cdp": "exec", "adb": "shell", "osworld": "shell"}
 """What `connect` reaches, and the grant each needs."""
 Name = Annotated[str, Field(min_length=1, max_length=64)]

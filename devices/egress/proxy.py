@@ -33,6 +33,7 @@ from devices.egress.peer import (
 from devices.egress.rules import Address, Rule, canonical, may_permit, parse, permits
 
 Resolve = Callable[[str], Awaitable[list[Address]]]
+Reach = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 _CONNECT_S = 10.0
 _MAX_CLIENTS = 512  # of one device
@@ -45,7 +46,7 @@ class _Route:
 
     host: str
     port: int
-    address: Address
+    address: Address | None  # None: a host that is served, not one of the network
     ends: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
 
     def cut(self) -> None:
@@ -73,6 +74,7 @@ class EgressProxy:
         self.refusals = 0
         self._resolve = resolve
         self._rules: tuple[Rule, ...] = ()
+        self._served: dict[str, Reach] = {}
         self._routes: set[_Route] = set()
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._failures: dict[str, str] = {}
@@ -101,8 +103,12 @@ class EgressProxy:
         """
         self._rules = parse(rules)
         for route in list(self._routes):
-            if not self._permits(route.host, route.port, route.address):
+            if route.address and not self._permits(route.host, route.port, route.address):
                 route.cut()
+
+    def serve(self, hosts: Iterable[str], reach: Reach) -> None:
+        """Connect requests for these host names, at port 80, by `reach`, which may raise OSError."""
+        self._served = dict.fromkeys(map(canonical, hosts), reach)
 
     def failure(self, host: str, port: int) -> str | None:
         """Why the last connection to this target failed; None if it succeeded or none was tried."""
@@ -210,7 +216,9 @@ class EgressProxy:
 
     async def _connect(
         self, host: str, port: int
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Address]:
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Address | None]:
+        if (reach := self._served.get(canonical(host))) is not None:
+            return *await self._reach(host, port, reach), None
         if canonical(host).endswith(".invalid"):  # exists nowhere (RFC 6761)
             raise Refused(502, "dns_error", f"the name {host} cannot be resolved")
         if not may_permit(self._rules, host, port):
@@ -236,6 +244,16 @@ class EgressProxy:
                 return reader, writer, address
             writer.transport.abort()
         raise Refused(502, "destination_unavailable", f"{_named(host, port)}: {reason}")
+
+    async def _reach(
+        self, host: str, port: int, reach: Reach
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if port != 80:
+            raise self._refusal(host, port)
+        try:
+            return await reach(canonical(host))
+        except OSError as error:
+            raise Refused(502, "destination_unavailable", f"{_named(host, port)}: {error}") from error
 
     def _refusal(self, host: str, port: int) -> Refused:
         target = _named(host, port)

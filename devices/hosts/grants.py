@@ -18,6 +18,8 @@ from guiagent.wire import (
     Verb,
 )
 
+_SITE = "site:"  # what addresses in a site of the device begin with
+
 
 class NotGranted(UsageError):
     """The lease does not carry the grant this verb needs."""
@@ -34,6 +36,10 @@ def require(lease: Lease, message: Verb[Any]) -> None:
             _require_for(lease, message.spec)
         case ResetRequest():
             _require_for(lease, message.spec, message.baseline.script)
+        case ExecRequest(command=[place, *_]) if place.startswith(_SITE):
+            _require(lease, "sites", "running a program in a site")
+        case PutRequest(path=path) | GetRequest(path=path) if path.startswith(_SITE):
+            _require(lease, "sites", "the files of a site")
         case ExecRequest():
             _require(lease, "shell", "running a command on the device")
         case PutRequest():

@@ -78,6 +78,18 @@ def _isolation() -> str:
     return f"each device's programs are run {user}, and can be put into namespaces"
 
 
+def _sites() -> str:
+    from devices.sites import SITES
+    from devices.sites.site import is_installed
+
+    installed = [site for site in SITES.values() if is_installed(site.name)]
+    if not installed:
+        raise MissingProgram(f"no site is installed: scripts/sites NAME, of {', '.join(sorted(SITES))}")
+    missing = sorted(SITES.keys() - {site.name for site in installed})
+    others = f"; not installed: {', '.join(missing)} (scripts/sites NAME)" if missing else ""
+    return ", ".join(f"{site.name} ({site.title})" for site in installed) + others
+
+
 def _vm() -> str:
     from devices.drivers.vm.image import built
     from devices.drivers.vm.machine import find
@@ -161,6 +173,7 @@ _CHECKS: tuple[tuple[str, Callable[[], str], bool], ...] = (
     ("sandbox", _sandbox, False),
     ("desktop", _device("desktop"), False),
     ("phone", _device("phone"), False),
+    ("sites", _sites, False),
     ("vm", _vm, False),
     ("postgres", _package("psycopg", "postgres"), False),
     ("ray", _package("ray", "ray"), False),

@@ -6,7 +6,7 @@ up, drawing dominates and removing the frame-rate limit is as fast, which is all
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import xxhash
@@ -21,7 +21,7 @@ from devices.drivers.browser.page import FileChooser, Page, View, value
 from devices.drivers.browser.profiles import Profile
 from devices.drivers.browser.tabs import Tabs, command
 from devices.drivers.deadline import deadline
-from devices.egress.proxy import EgressProxy
+from devices.egress.proxy import EgressProxy, Reach
 from guiagent.actions import (
     Action,
     Answer,
@@ -105,6 +105,10 @@ class BrowserDevice:
     async def allow(self, egress: Sequence[str]) -> None:
         """Set the egress rules (see `devices.egress.rules`). Raises UsageError for an invalid one."""
         self._view.egress.allow(egress)
+
+    def serve(self, hosts: Iterable[str], reach: Reach) -> None:
+        """Let pages reach these host names, by `reach` and whatever the egress rules say, at port 80."""
+        self._view.egress.serve(hosts, reach)
 
     async def put(self, path: str, data: bytes) -> None:
         """Write a file below /home/user, which can then be uploaded to pages."""

@@ -10,13 +10,12 @@ import asyncio
 import contextlib
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from devices import owned
+from devices import namespaces, owned
 from guiagent import sandbox
 from guiagent.errors import Fault, FaultError
 from guiagent.sandbox import SYSTEM_LINKS, Plan, bubblewrap
@@ -190,7 +189,7 @@ class Process:
     def programs(self) -> list[str]:
         """Names of the processes inside, sorted."""
         if self.isolated:
-            pids = [pid for child in _children(self.pid) for pid in _sharing_namespace(child)]
+            pids = [pid for child in namespaces.children(self.pid) for pid in namespaces.sharing(child)]
         else:
             pids = [pid for pid, folder in marked() if folder == self._folder]
         names = []
@@ -203,8 +202,8 @@ class Process:
         """End everything inside and wait until it has ended. Idempotent."""
         if self.running:
             if self.isolated:
-                for child in _children(self.pid):  # first in its namespace: all of it ends before it does
-                    _kill(child)
+                for child in namespaces.children(self.pid):  # the first in there ends last
+                    namespaces.kill(child)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._process.wait(), 2.0)
             owned.kill_group(self.pid)
@@ -216,7 +215,7 @@ def sweep() -> int:
     ended = owned.sweep(KIND)
     for pid, folder in marked():
         if not folder.exists():
-            _kill(pid)
+            namespaces.kill(pid)
             ended += 1
     return ended
 
@@ -225,7 +224,7 @@ def end_marked(folder: Path) -> None:
     """End every process that was started for this session, even outside its process group."""
     for pid, session in marked():
         if session == folder:
-            _kill(pid)
+            namespaces.kill(pid)
 
 
 def marked() -> list[tuple[int, Path]]:
@@ -239,27 +238,3 @@ def marked() -> list[tuple[int, Path]]:
         return None
 
     return owned.survey(session_of)
-
-
-def _sharing_namespace(inner: int) -> list[int]:
-    """Process ids in the process namespace of the process `inner`."""
-    found = []
-    with contextlib.suppress(OSError):
-        inside = os.readlink(f"/proc/{inner}/ns/pid")
-        for entry in os.scandir("/proc"):
-            with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours to read
-                if entry.name.isdigit() and os.readlink(f"{entry.path}/ns/pid") == inside:
-                    found.append(int(entry.name))
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
