@@ -30,12 +30,17 @@ def serving(*words: str, **variables: str) -> Iterator[str]:
             server.wait(30)
 
 
-def python_of(door: str) -> Path:
-    """The Python of a door's environment; skips the test where scripts/doors has not made it."""
+def environment_of(door: str) -> Path:
+    """The folder of a door's environment; skips the test where scripts/doors has not made it."""
     environment = ROOT / f".venv-door-{door}"
     if not (environment / "installed").is_file():
         pytest.skip(f"there is no .venv-door-{door}: scripts/doors {door}")
-    return environment / "bin" / "python"
+    return environment
+
+
+def python_of(door: str) -> Path:
+    """The Python of a door's environment."""
+    return environment_of(door) / "bin" / "python"
 
 
 def run_in(door: str, script: Path, *words: str, **variables: str) -> str:
