@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from guiagent.cli import dialects, doors, formats, mcp
+from guiagent.cli import dialects, doors, formats, mcp, replay
 from guiagent.cli.common import place
 from guiagent.cli.evaluate import grounding, tasks
 from guiagent.cli.farm import commands, image, profile
@@ -33,6 +33,7 @@ app.add_typer(dialects.app, name="dialects")
 app.add_typer(mcp.app)
 app.add_typer(doors.app)
 app.add_typer(formats.app)
+app.add_typer(replay.app)
 
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change one key of the config: a.b=c")]
 
@@ -264,21 +265,6 @@ def watch(
     from guiagent.cli.train.watch import watch as serve
 
     serve(run, port, pool, export)
-
-
-@app.command()
-def replay(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, an evaluation or a trajectory store.")],
-    episode: Annotated[str | None, typer.Option(help="Only the episode with this id.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The page; replay.html in the folder by default.")] = None,
-    finish: Annotated[
-        bool, typer.Option("--finish", help="End the record of a lease whose holder is gone.")
-    ] = False,
-) -> None:
-    """Write a page of stored episodes: actions on the screens, texts, scores, groups side by side."""
-    from guiagent.cli.evaluate.replay import replay as write
-
-    write(run, episode, out, finish)
 
 
 @app.command()

@@ -13,7 +13,7 @@ import xxhash
 from guiagent.errors import Fault, InfrastructureError
 from guiagent.storage.journal import Journal
 from guiagent.storage.trajectories import TrajectoryStore
-from guiagent.types import Step, Trajectory
+from guiagent.types import Score, Step, Trajectory
 
 STORE = "trajectories"
 _OPEN, _STEPS, _FRAMES = "open", "steps.jsonl", "frames"
@@ -22,11 +22,12 @@ MOST_BYTES = 1 << 30  # of its pictures
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
-    """The beginning of an episode, a step of it, or the hash of what the device showed next."""
+    """The beginning of an episode, a step of it, the hash of what the device showed next, or a fork there."""
 
     begun: Trajectory | None = None
     step: Step | None = None
     shown: str = ""
+    forked: bool = False
 
 
 class Recording:
@@ -100,14 +101,21 @@ class Recording:
         self.steps += step is not None
         self.shown = shown
 
+    def fork(self) -> None:
+        """Note that the steps so far repeat the episode's parent, and those to come are its own."""
+        assert self._journal is not None
+        self._journal.append(_Line(forked=True))
+
     def close(self) -> None:
         """Leave the open episode for a later process to go on with."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None
 
-    def finish(self, fault: Fault | None = None) -> Trajectory | None:
+    def finish(self, fault: Fault | None = None, score: Score | None = None) -> Trajectory | None:
         """Commit the open episode, which a fault may have ended; return it, if there is one with steps.
+
+        `score`: instead of the one that it began with.
 
         Raises InfrastructureError if it cannot be read or written; then it stays open.
         """
@@ -123,6 +131,7 @@ class Recording:
             whole.seconds = max(0.0, last - whole.started)
             if fault is not None:
                 whole.stop, whole.fault = "fault", fault
+            whole.score = score or whole.score
             self._commit(whole)
         shutil.rmtree(self.folder / _OPEN, ignore_errors=True)
         self.steps, self.shown, self._bytes = 0, "", 0
@@ -152,5 +161,7 @@ def _read(journal: Journal[_Line]) -> tuple[Trajectory | None, list[Step], str]:
     for line in journal:
         begun = begun or line.begun
         steps += [line.step] if line.step is not None else []
+        if line.forked and begun is not None:
+            begun.forked_at = len(steps)
         shown = line.shown or shown
     return begun, steps, shown

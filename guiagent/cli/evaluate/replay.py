@@ -9,7 +9,7 @@ from guiagent.errors import UsageError
 from guiagent.storage.recording import STORE, Recording
 
 
-def replay(run: Path, episode: str | None, out: Path | None, finish: bool) -> None:
+def write(run: Path, episode: str | None, out: Path | None, finish: bool) -> None:
     """Write the page of the episodes in `run`, by default into its folder.
 
     `finish`: end the record of a lease first.
