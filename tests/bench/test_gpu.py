@@ -32,7 +32,16 @@ def verdicts(rows: Iterator[Row]) -> dict[str, str]:
     return {name: row.verdict for name, row in found.items()}
 
 
-@pytest.mark.parametrize("name", ["limits", "references", "training, 2B", "training, 8B", "rollouts, 2B"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "limits",
+        pytest.param("references", marks=pytest.mark.drill),
+        "training, 2B",
+        pytest.param("training, 8B", marks=pytest.mark.drill),
+        "rollouts, 2B",
+    ],
+)
 def test_a_stage_is_rehearsed_to_its_end(machine: scale.Machine, name: str) -> None:
     found = verdicts(stages.STAGES[name].measure(machine, True))
     assert len(found) >= 2

@@ -5,10 +5,11 @@ process of their own, and a trainer with rollouts.
 """
 
 import asyncio
+import contextlib
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from devices.hosts.messages import GRACE_S
@@ -74,7 +75,8 @@ async def kills(
                     if isinstance(victim, Host):
                         lost_at.append((victim.name, at))
                     victim.start()
-                await recovered(clients, at, counts)
+                async with _supervised(parts):
+                    await recovered(clients, at, counts)
                 await asyncio.to_thread(_all_run, parts, pools)
         finally:
             await clients.stop()
@@ -98,6 +100,28 @@ async def kills(
 def _crash(server: Server) -> None:
     with server.crashed():
         pass
+
+
+@contextlib.asynccontextmanager
+async def _supervised(parts: list[Part]) -> AsyncIterator[None]:
+    """Start what ends by itself meanwhile: without it two hosts that were refused leave nobody to recover.
+
+    A host is refused, and ends, as long as the pool has not noticed that the one of its name is gone.
+    """
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            for one in parts:
+                if not one.runs:
+                    one.start()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 def _all_run(parts: list[Part], pools: list[Instance]) -> None:

@@ -42,6 +42,7 @@ def updates(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
+@pytest.mark.drill
 def test_killed_it_goes_on_and_what_an_outage_left_unknown_is_judged_again(tmp_path: Path) -> None:
     """A judge behind HTTP, every fifth request of which fails."""
 

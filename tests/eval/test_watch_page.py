@@ -118,7 +118,7 @@ def test_the_page_fits_and_grows_while_the_run_does(
         page.wait_for_selector("#list .row:nth-child(4)")
         page.locator("#warnings", has_text="taught nothing").wait_for()
         assert page.locator(".tile", has_text="step").first.inner_text().startswith("41")
-        assert "failure" in page.locator("#viewer h3").inner_text()  # the newest is opened
+        page.locator("#viewer h3", has_text="failure").wait_for()  # the newest is opened
         assert page.evaluate("window.kept.isConnected")  # not a whole reload
         assert page.evaluate("location.hash").startswith("#token=")
         page.locator("a[href='#settings']").click()

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ class Hosts:
     """An engine on a host of its own, the engine over it, and what was sent to the host."""
 
     def __init__(self, checkpoint: Path, name: str, **rollout: Any) -> None:
+        import ray
+
         from training.launch.ray_driver import host_of
         from training.launch.ray_engines import EngineHost, RayEngine
 
@@ -59,6 +62,10 @@ class Hosts:
 
         self.engine._ask = listen  # type: ignore[method-assign]
         self.engine.load_weights(open_model(checkpoint).state_dict(), 7)
+        give_up = time.monotonic() + 120  # a slow host gets them later; until then it asks to be asked again
+        while ray.get(self.host.version.remote()) != 7:
+            assert time.monotonic() < give_up, "the host has no weights"
+            time.sleep(0.05)
 
     def requests(self, turns: int) -> Iterator[Request]:
         ids: list[int] = []

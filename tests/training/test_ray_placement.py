@@ -43,6 +43,7 @@ def told(path: Path) -> None:
     path.write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
 
 
+@pytest.mark.drill
 def test_an_engine_sees_its_gpus_and_a_trainer_another_one(
     ray: Any, three_gpus: Path, tmp_path: Path
 ) -> None:
