@@ -20,7 +20,8 @@ _STORE = "trajectories"
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a run, an evaluation or a trajectory store.")],
     form: Annotated[
-        Literal["sft", "parquet", "osworld", "atif"], typer.Option("--as", help="Format of the files.")
+        Literal["sft", "parquet", "osworld", "atif", "video"],
+        typer.Option("--as", help="Format of the files."),
     ],
     to: Annotated[Path, typer.Option(help="New folder of the files; it appears when all of them are there.")],
     dialect: Annotated[
@@ -35,7 +36,7 @@ def export(
         bool, typer.Option("--faulted", help="Also episodes with a fault, or without a verdict.")
     ] = False,
 ) -> None:
-    """Write stored episodes in a format of others: chat messages, Parquet, OSWorld's results, ATIF."""
+    """Write stored episodes in a format of others: chat messages, Parquet, OSWorld, ATIF, videos."""
     from eval.replay.stores import stores_of
     from guiagent.dialects import find_dialect
     from guiagent.formats import EXPORTS

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from guiagent.formats import androidcontrol, atif, osworld, parquet, sft
+from guiagent.formats import androidcontrol, atif, osworld, parquet, sft, video
 from guiagent.formats.entering import Entering, Reading
 from guiagent.formats.leaving import Leaving, Wish
 
@@ -29,6 +29,7 @@ EXPORTS = {
     "parquet": Export(parquet.write),
     "osworld": Export(osworld.write, "pyautogui"),
     "atif": Export(atif.write),
+    "video": Export(video.write),
 }
 IMPORTS = {
     "sft": Import(sft.read, "ui-tars"),
