@@ -28,7 +28,8 @@ from training.config import WarmStartConfig
 from training.engine.policy import LocalPolicy
 from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
-from training.tiny import demos, supervised, warm_start
+from training.tiny import demos, model, supervised, warm_start
+from training.tiny.model import Vision
 
 SHIPPED = Path(training.tiny.__file__).parent / "checkpoint"
 SPEC = ObserveSpec(frame="png")
@@ -269,3 +270,17 @@ def test_a_fit_that_was_cut_goes_on_bit_by_bit(tmp_path, monkeypatch):
     cut = load_file(folder / "model.safetensors")
     assert whole.keys() == cut.keys() and all(torch.equal(whole[name], cut[name]) for name in whole)
     assert warm_start.fit(tmp_path / "cut", config, stop) == folder  # finished: nothing is left to do
+
+
+@pytest.mark.parametrize("shape", [Vision(8, 2, 1), Vision(16, 1, 3)])
+def test_a_model_of_another_shape_is_an_ordinary_checkpoint(shape: Vision, tmp_path: Path) -> None:
+    tokenizer = model.make_tokenizer(['Open "Orders".'])
+    model.save(model.make_model(tokenizer, shape), model.make_processor(tokenizer, shape), tmp_path)
+    loaded, shown = (
+        AutoModelForImageTextToText.from_pretrained(tmp_path),
+        Encoder(tmp_path).picture(png(picture(0))),
+    )
+    assert len(loaded.model.visual.blocks) == shape.layers
+    assert shown.tokens == (WIDTH // (shape.patch * shape.merge)) * (HEIGHT // (shape.patch * shape.merge))
+    seen = loaded.get_image_features(shown.patches, torch.tensor([shown.grid]), return_dict=True)
+    assert torch.cat(list(seen.pooler_output)).shape == (shown.tokens, model.HIDDEN)

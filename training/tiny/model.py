@@ -8,6 +8,7 @@ learned from the tasks' own words, and bytes are the fall-back, so that any text
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -26,8 +27,20 @@ from guiagent.dialects.ui_tars import UiTars
 
 PATCH, MERGE = 16, 2
 FACTOR = PATCH * MERGE  # the side of one visual token, in pixels
-HIDDEN, LAYERS, VISION_HIDDEN, VISION_LAYERS = 128, 4, 96, 2
+HIDDEN, LAYERS, VISION_HIDDEN = 128, 4, 96
 _LARGEST_NUMBER = 223
+
+
+class Vision(NamedTuple):
+    """The shape of the vision tower: `merge` times `merge` patches of `patch` pixels a side are one token."""
+
+    patch: int = PATCH
+    merge: int = MERGE
+    layers: int = 2
+
+
+SHIPPED = Vision()
+
 
 _SPECIAL = (
     "<|endoftext|>",
@@ -77,7 +90,9 @@ def make_tokenizer(instructions: Iterable[str], vocabulary: int = 768) -> PreTra
     )
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3VLForConditionalGeneration:
+def make_model(
+    tokenizer: PreTrainedTokenizerFast, shape: Vision = SHIPPED
+) -> Qwen3VLForConditionalGeneration:
     """A freshly initialised model (seed it with torch.manual_seed) whose vocabulary is the tokenizer's."""
     token: dict[str, int] = tokenizer.get_vocab()
     text = {
@@ -101,13 +116,13 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3VLForConditionalGener
         "pad_token_id": token["<|endoftext|>"],
     }
     vision = {
-        "depth": VISION_LAYERS,
+        "depth": shape.layers,
         "hidden_size": VISION_HIDDEN,
         "intermediate_size": 2 * VISION_HIDDEN,
         "num_heads": 4,
         "out_hidden_size": HIDDEN,
-        "patch_size": PATCH,
-        "spatial_merge_size": MERGE,
+        "patch_size": shape.patch,
+        "spatial_merge_size": shape.merge,
         "temporal_patch_size": 1,
         "num_position_embeddings": 256,
         "deepstack_visual_indexes": [0],
@@ -153,16 +168,16 @@ def _initialise(model: Qwen3VLForConditionalGeneration) -> None:
         table.copy_(0.5 * torch.stack(waves, dim=-1).reshape(table.shape))
 
 
-def make_processor(tokenizer: PreTrainedTokenizerFast) -> PaddleOCRVLProcessor:
+def make_processor(tokenizer: PreTrainedTokenizerFast, shape: Vision = SHIPPED) -> PaddleOCRVLProcessor:
     """A processor that makes the same inputs as Qwen-VL's own.
 
     `Qwen3VLProcessor` would also demand a video processor, and with it torchvision; this class of
     transformers expands image tokens by the same grid and needs neither.
     """
     images = Qwen2VLImageProcessorPil(
-        patch_size=PATCH,
+        patch_size=shape.patch,
         temporal_patch_size=1,
-        merge_size=MERGE,
+        merge_size=shape.merge,
         size={"shortest_edge": 4 * FACTOR**2, "longest_edge": 512 * FACTOR**2},
         # White is 0, so that empty parts of a page are zero and grey buttons stand out: with the usual mean
         # of 0.5 the model saw no button at all after 2,000 steps.
