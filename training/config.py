@@ -84,6 +84,14 @@ class VllmConfig(_Config):
     max_model_len: Positive = 32_768
 
 
+class AgentConfig(_Config):
+    """A program that plays the episodes with the policy behind OpenAI's API (`training.rollout.outside`)."""
+
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    timeout_s: Annotated[float, Field(gt=0)] = 300.0  # of an episode
+    environment: tuple[str, ...] = ()  # names of variables that it gets beside PATH, HOME and the like
+
+
 class RolloutConfig(_Config):
     """Episodes: how many at once, and how they are sampled."""
 
@@ -93,6 +101,7 @@ class RolloutConfig(_Config):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0  # draw from the likeliest tokens of this probability
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0  # lowers a token's logit each time
     vllm: VllmConfig | None = None  # None: sample in this process
+    agent: AgentConfig | None = None  # None: the agent loop of guiagent.episode
     group_size: Annotated[int, Field(ge=2)] = 8  # episodes of one task and seed
     dynamic: bool = False  # smaller groups and shorter episodes for tasks that mostly succeed (DART)
     max_new_tokens: Positive = 16

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from guiagent.cli import dialects, doors, formats, mcp, replay
+from guiagent.cli import dialects, doors, formats, mcp, proxy, replay
 from guiagent.cli.common import place
 from guiagent.cli.evaluate import grounding, tasks
 from guiagent.cli.farm import commands, image, profile
@@ -32,6 +32,7 @@ app.add_typer(propose.app)
 app.add_typer(dialects.app, name="dialects")
 app.add_typer(mcp.app)
 app.add_typer(doors.app)
+app.add_typer(proxy.app)
 app.add_typer(formats.app)
 app.add_typer(replay.app)
 

@@ -79,7 +79,7 @@ LONG = [
 SERVICES = [  # what goes on running beside the commands that follow, and what it says when it is ready
     (r"^guiagent up\b", "pool ready"),
     (r"^guiagent host\b", "joined the pool"),
-    (r"^guiagent mcp\b", "serving"),
+    (r"^guiagent (mcp|proxy)\b", "serving"),
     (r"^guiagent openenv\b", "serving"),
     (r"^guiagent forward\b", "127.0.0.1:"),
     (r"^guiagent watch\b(?!.*--export)", "live page"),

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.browser
         ),
         ("evaluate_a_policy.py", "Score(value=1.0"),
         ("every_device.py", "phone    720x1280  typed, and kept as phone.png"),
+        ("train_an_agent.py", "trained 2 steps"),
     ],
 )
 def test_example(script: str, says: str, tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_example(script: str, says: str, tmp_path: Path) -> None:
         pytest.skip(f"no {', '.join(missing)}: scripts/farm installs them")
     environment = os.environ | {"GUIAGENT_HOME": str(tmp_path / "home")}
     command = [sys.executable, str(EXAMPLES / script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert says in done.stdout
 

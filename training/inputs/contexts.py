@@ -39,11 +39,11 @@ def contexts(trajectory: Trajectory) -> list[Context]:
 
 
 def _calls(step: Step, so_far: Sequence[Step]) -> list[Call]:
-    """Return the calls of a step that were not cut off; a turn of one call of its own shows the last steps'
-    frames."""
+    """Return the calls of a step whose tokens are known. A turn that is no list of calls is one, which shows
+    the last steps' frames."""
     output = step.policy
     if output.calls:
-        return [call for call in output.calls if call.error is None]
+        return [call for call in output.calls if call.completion_ids]
     shown = [one.frame for one in so_far[max(0, len(so_far) - output.images) :]]
     return [
         Call(

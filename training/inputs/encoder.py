@@ -103,12 +103,41 @@ class Encoder:
                 turns.append({"role": "user", "content": [*words, *shown]})
             if turn < len(replies):
                 turns.append(_REPLY)
+        return self._filled(turns, [self.plain(self.dialect.prompt(instruction)), *replies], pictures)
+
+    def conversation(self, turns: Sequence[tuple[str, Sequence[Picture | list[int]]]]) -> list[int]:
+        """Encode any conversation, whose next reply is to be sampled.
+
+        Each turn is a role and its contents in order: pictures, and texts as tokens, of `plain` or as they
+        were sampled.
+        """
+        texts: list[Sequence[int]] = []
+        pictures: list[Picture] = []
+        told: list[dict[str, Any]] = []
+        for role, contents in turns:
+            parts: list[dict[str, Any]] = []
+            for content in contents:
+                if isinstance(content, Picture):
+                    pictures.append(content)
+                    parts.append({"type": "image"})
+                else:
+                    texts.append(content)
+                    parts.append({"type": "text", "text": _TEXT})
+            told.append({"role": role, "content": parts})
+        return self._filled(told, texts, pictures)
+
+    def plain(self, text: str) -> list[int]:
+        """Encode text that is not the template's: names of special tokens in it stay plain text."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+
+    def _filled(
+        self, turns: list[dict[str, Any]], texts: Sequence[Sequence[int]], pictures: Sequence[Picture]
+    ) -> list[int]:
+        """Encode what the template makes of `turns`, with these texts and pictures in their places."""
         before, *between = self._render(turns).split(_TEXT)
         left = iter(pictures)
         ids = self._template(before, left)
-        for said, text in zip(
-            (self._plain(self.dialect.prompt(instruction)), *replies), between, strict=True
-        ):
+        for said, text in zip(texts, between, strict=True):
             ended = said[-1:] == [self.eos]
             ids += [
                 *said,
@@ -124,7 +153,7 @@ class Encoder:
 
     def completion(self, text: str) -> list[int]:
         """Encode a demonstrated reply and its end token: for supervised fits, never for sampled replies."""
-        return [*self._plain(text), self.eos]
+        return [*self.plain(text), self.eos]
 
     def decode(self, ids: list[int]) -> str:
         """Decode a completion into text, without its end token."""
@@ -178,10 +207,6 @@ class Encoder:
         for token in self.tokenizer.encode(text, add_special_tokens=False):
             ids += [token] * (next(pictures).tokens if token == self.image_token else 1)
         return ids
-
-    def _plain(self, text: str) -> list[int]:
-        """Encode text that is not the template's: names of special tokens in it stay plain text."""
-        return list(self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
 
 
 def decode(frame: bytes) -> Image.Image:

@@ -29,7 +29,7 @@ from training.inputs.encoder import Encoder
 from training.launch.ray_engines import PAUSE_S, RayEngine, raise_bugs
 from training.replay import EpisodeRequest
 from training.rollout.proposals import Suggestion
-from training.rollout.setup import RolloutWorkers, WorkerContext
+from training.rollout.setup import RolloutWorkers, WorkerContext, outside_agents
 from training.rollout.worker import LocalRolloutWorker, WorkerLost
 
 WorkerHost = tuple[Any, Sequence[int]]  # an actor of `RolloutHost` and its slots
@@ -59,7 +59,13 @@ class RolloutHost:
         self._frames = {slot: _Frames() for slot in slots}
         self._workers = {
             slot: LocalRolloutWorker(
-                client, policy, taskset, self._frames[slot], f"rollout {slot}", config.device
+                client,
+                policy,
+                taskset,
+                self._frames[slot],
+                f"rollout {slot}",
+                config.device,
+                outside_agents(config, policy),
             )
             for slot in slots
         }

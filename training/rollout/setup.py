@@ -14,6 +14,7 @@ from training.engine.factory import open_engine
 from training.engine.policy import EnginePolicy
 from training.inputs.encoder import Encoder
 from training.rollout.dispatcher import Look
+from training.rollout.outside import OutsideAgents
 from training.rollout.presence import presence
 from training.rollout.worker import LocalRolloutWorker, RolloutWorker
 
@@ -35,6 +36,12 @@ class WorkerContext(NamedTuple):
     keep_frame: Callable[[bytes], str]
 
 
+def outside_agents(config: TrainConfig, policy: EnginePolicy) -> OutsideAgents | None:
+    """Return what plays a worker's episodes if the config names an agent of somebody's."""
+    agent = config.rollout.agent
+    return None if agent is None else OutsideAgents(agent, policy)
+
+
 @contextmanager
 def local_workers(config: TrainConfig, farm: FarmClient, context: WorkerContext) -> Iterator[RolloutWorkers]:
     """Open the engine and the rollout workers in this process; each worker leases a device of `farm`."""
@@ -45,7 +52,13 @@ def local_workers(config: TrainConfig, farm: FarmClient, context: WorkerContext)
         workers = {
             name: [
                 LocalRolloutWorker(
-                    farm, policy, context.tasksets[name], context.keep_frame, f"rollout {n}", platform.device
+                    farm,
+                    policy,
+                    context.tasksets[name],
+                    context.keep_frame,
+                    f"rollout {n}",
+                    platform.device,
+                    outside_agents(config, policy),
                 )
                 for n in range(platform.devices)
             ]

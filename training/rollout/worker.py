@@ -17,6 +17,7 @@ from guiagent.protocols import Policy, Taskset
 from guiagent.types import ObserveSpec, Trajectory
 from training.config import DeviceConfig
 from training.replay import EpisodeRequest
+from training.rollout.outside import OutsideAgents
 from training.rollout.proposals import Proposing, Suggestion, suggest
 
 _LEASE_TTL_S = 30.0
@@ -56,7 +57,8 @@ class RolloutWorker(Hashable, Protocol):
 class LocalRolloutWorker:
     """A worker in this process: keeps a device of `farm` on lease, and leases another one after a fault.
 
-    `label` names the worker where the farm's leases are shown.
+    `label` names the worker where the farm's leases are shown. With `agents` their program plays the episodes
+    instead of our own loop.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class LocalRolloutWorker:
         keep_frame: Callable[[bytes], str],
         label: str,
         device: DeviceConfig = _BROWSER,
+        agents: OutsideAgents | None = None,
     ) -> None:
         lease = partial(farm.lease, device.kind, ttl=_LEASE_TTL_S, grants=device.grants, label=label)
         self._slot = DeviceSlot(lease, persistent=True)
@@ -74,6 +77,7 @@ class LocalRolloutWorker:
         self._taskset = taskset
         self._keep_frame = keep_frame
         self._spec = ObserveSpec(frame=device.frame)
+        self._agents = agents
 
     @property
     def faults(self) -> Counter[str]:
@@ -83,9 +87,16 @@ class LocalRolloutWorker:
         await self._slot.device()
 
     async def play(self, request: EpisodeRequest, max_steps: int) -> Trajectory:
+        task, agents = self._taskset.task(request.task, request.seed), self._agents
+        if agents is not None:
+            return await self._slot.play(
+                lambda device: agents.play(
+                    task, device, request, keep_frame=self._keep_frame, spec=self._spec, max_steps=max_steps
+                )
+            )
         return await self._slot.play(
             lambda device: run_episode(
-                self._taskset.task(request.task, request.seed),
+                task,
                 device,
                 self._policy,
                 keep_frame=self._keep_frame,
@@ -102,4 +113,6 @@ class LocalRolloutWorker:
         return await self._slot.run(lambda device: suggest(proposed, device))
 
     async def close(self) -> None:
+        if self._agents is not None:
+            await self._agents.close()
         await self._slot.close()

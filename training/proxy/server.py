@@ -1,0 +1,246 @@
+"""The proxy's HTTP server: `/s/NAME/v1/...` is a session's base address, for any client of OpenAI's API.
+
+Below it are the paths that such clients use, and, in a rollout, the episode's device: what an agent sees and
+does there (`/device/observe`, `/device/act`). Everything wants the server's token as the API key.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Protocol
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from guiagent.errors import FaultError, InfrastructureError, UsageError
+from guiagent.types import Observation
+from training.proxy import chat as openai
+from training.proxy.session import Session
+from training.proxy.upstream import Upstream
+
+_STATUS = {"deadline": 504, "unreachable": 502, "bad_reply": 502, "context_too_long": 400}
+_LAST_WORDS_S = 2
+
+
+class Screen(Protocol):
+    """The device of a session, as its agent may use it."""
+
+    async def observe(self) -> Observation: ...
+
+    async def act(self, body: bytes) -> tuple[Observation, bool]:
+        """Execute actions (JSON); return what is shown then, and whether the episode is over.
+
+        Raises UsageError for what is no action, FaultError if the device fails.
+        """
+        ...
+
+
+class Proxy:
+    """Sessions by name, and what answers their calls. `new` opens a session that is asked for by a new name;
+    without it only those in `sessions` are answered."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        token: str,
+        models: tuple[str, ...] = ("policy",),
+        new: Callable[[str], Session] | None = None,
+    ) -> None:
+        if len(token) < 16:
+            raise UsageError("the token of this server needs at least 16 characters")
+        self.sessions: dict[str, Session] = {}
+        self.screens: dict[str, Screen] = {}
+        self.ended: Callable[[Session, float | None], None] | None = None  # answers POST /s/NAME/end
+        self.upstream = upstream
+        self._token = token
+        self._models = models
+        self._new = new
+
+    def app(self) -> Starlette:
+        base = "/s/{name}/v1"
+        return Starlette(
+            routes=[
+                Route("/s/{name}/end", self._end, methods=["POST"]),
+                Route(f"{base}/models", self._list),
+                Route(f"{base}/chat/completions", self._complete, methods=["POST"]),
+                Route(f"{base}/device/observe", self._observe, methods=["POST"]),
+                Route(f"{base}/device/act", self._act, methods=["POST"]),
+            ],
+            exception_handlers={UsageError: _refused, FaultError: _failed, ClientDisconnect: _gone},
+        )
+
+    def close_session(self, name: str) -> None:
+        """End a session: none of its calls are answered from now on."""
+        self.sessions.pop(name).over.set()
+        self.screens.pop(name, None)
+        self.upstream.forget(name)
+
+    async def _list(self, request: Request) -> Response:
+        self._session(request)
+        return JSONResponse(
+            {
+                "object": "list",
+                "data": [
+                    {"id": name, "object": "model", "created": 0, "owned_by": "guiagent"}
+                    for name in self._models
+                ],
+            }
+        )
+
+    async def _complete(self, request: Request) -> Response:
+        session = self._session(request)
+        body = await _body(request)
+        chat = openai.parse(body)
+        messages = await asyncio.to_thread(openai.messages_of, chat)
+        async with session.calling:
+            if session.over.is_set() or session.exhausted(messages):
+                session.over.set()
+                raise UsageError("the episode is over: no further call is answered")
+            try:
+                reply = await self.upstream.complete(session.name, chat, messages, body, session.said)
+            except FaultError as error:
+                if not session.over.is_set():
+                    session.cut(chat.model, messages, error.fault)
+                raise
+            if session.over.is_set():
+                raise UsageError("the episode is over: no further call is answered")
+            session.record(chat.model, messages, reply)
+        if chat.stream:
+            return StreamingResponse(iter(openai.chunks(chat, reply)), media_type="text/event-stream")
+        return JSONResponse(openai.answer(chat, reply))
+
+    async def _observe(self, request: Request) -> Response:
+        shown = await self._screen(request).observe()
+        return JSONResponse(_told(shown, over=self._session(request).over.is_set()))
+
+    async def _act(self, request: Request) -> Response:
+        screen = self._screen(request)
+        shown, over = await screen.act(await _body(request))
+        return JSONResponse(_told(shown, over=over))
+
+    async def _end(self, request: Request) -> Response:
+        session, body = self._session(request), await _body(request)
+        if self.ended is None:
+            raise UsageError("this session's end is not the agent's to say")
+        try:
+            told = msgspec.json.decode(body or b"{}", type=_End)
+        except msgspec.DecodeError as error:
+            raise UsageError(f'the end is {{"score": 0.0 to 1.0}} or empty: {error}') from None
+        if told.score is not None and not 0 <= told.score <= 1:
+            raise UsageError("a score is between 0 and 1")
+        async with session.calling:
+            self.close_session(session.name)
+            await asyncio.to_thread(self.ended, session, told.score)
+        return JSONResponse({"id": session.name, "steps": len(session.steps)})
+
+    def _session(self, request: Request) -> Session:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(given.encode(), self._token.encode()):
+            raise _Unauthorized("send this server's token as the API key")
+        name = request.path_params["name"]
+        if name not in self.sessions:
+            if self._new is None:
+                raise UsageError("there is no such session, or it is over")
+            self.sessions[name] = self._new(name)
+        return self.sessions[name]
+
+    def _screen(self, request: Request) -> Screen:
+        session = self._session(request)
+        if session.name not in self.screens:
+            raise UsageError("this session has no device")
+        return self.screens[session.name]
+
+
+class _End(msgspec.Struct, forbid_unknown_fields=True):
+    score: float | None = None
+
+
+class _Unauthorized(UsageError):
+    pass
+
+
+async def _body(request: Request) -> bytes:
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > openai.MAX_BODY:
+            raise UsageError(f"a request may have {openai.MAX_BODY >> 20} MiB at most")
+    return bytes(raw)
+
+
+def _told(shown: Observation, *, over: bool) -> dict[str, Any]:
+    return {
+        "width": shown.width,
+        "height": shown.height,
+        "media_type": shown.media_type,
+        "frame": base64.b64encode(shown.frame).decode(),
+        "action_error": shown.action_error,
+        "over": over,
+    }
+
+
+def _problem(status: int, kind: str, code: str, message: str) -> Response:
+    """An error as OpenAI's API has it."""
+    return JSONResponse({"error": {"message": message, "type": kind, "code": code}}, status)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    status = 401 if isinstance(error, _Unauthorized) else 400
+    return _problem(status, "invalid_request_error", "refused", str(error))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, FaultError)
+    status = _STATUS.get(error.fault.code, 502)
+    return _problem(status, "upstream_error", error.fault.code, error.fault.message)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=400)
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server that leaves signals to whoever runs it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(proxy: Proxy, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serve the proxy on the running loop; yield its address. Raises InfrastructureError if it is taken."""
+    try:
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise InfrastructureError(
+            f"cannot listen on {host} port {port}: {why}; port 0 picks a free one"
+        ) from None
+    with contextlib.closing(listener):
+        server = _Server(
+            uvicorn.Config(
+                proxy.app(),
+                lifespan="off",
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=_LAST_WORDS_S,
+            )
+        )
+        web = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            shown = f"[{host}]" if ":" in host else host
+            yield f"http://{shown}:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await web
