@@ -61,7 +61,7 @@ def _driver(kind: str, start_s: float = 60.0) -> Driver:
 
 
 DRIVERS: dict[str, Driver] = {
-    "browser": _driver("browser", start_s=420.0),  # the first of a site's image seeds it
+    "browser": _driver("browser", start_s=900.0),  # the first of a site seeds it
     "desktop": _driver("desktop"),
     "phone": _driver("phone"),
     "android": _driver("android", start_s=420.0),

@@ -9,6 +9,7 @@ import fcntl
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import xxhash
 
@@ -19,6 +20,7 @@ from guiagent.client.local_pool import state_dir
 from guiagent.errors import Fault, FaultError, MissingProgram
 
 _MOST = 256 << 20  # bytes of an image
+_RETRY_S = 0.05
 
 
 async def image(site: Site) -> Path:
@@ -34,10 +36,21 @@ async def image(site: Site) -> Path:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = root / f"{site.name}-{await asyncio.to_thread(digest, site)}"
     with (root / f"{site.name}.lock").open("wb") as lock:
-        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        await _lock(lock)
         if not place.is_dir():
             await _make(site, place)
     return place
+
+
+async def _lock(file: IO[bytes]) -> None:
+    """Wait for the lock without a thread: those that wait must not keep one from who makes the image."""
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return
 
 
 def digest(site: Site) -> str:

@@ -48,18 +48,18 @@ class Instance:
 
     @classmethod
     async def start(cls, site: Site, image: Path, *, serves: bool = True) -> "Instance":
-        """Start an instance over an image, and wait until it serves.
+        """Start an instance over an image, and wait until it serves, or until it can run the seed program.
 
         Raises FaultError if it does not within `site.start_s`.
         """
         folder = owned.create_folder(KIND)
-        server = site.command(DATA, PORT) if serves else None
+        program = site.command(DATA, PORT) if serves else site.seed(DATA)
         try:
             with _listener(folder / "web") as web, _listener(folder / "control") as control:
                 descriptors = (web.fileno(), control.fileno())
                 with (folder / "log").open("wb") as log:
                     process = await asyncio.create_subprocess_exec(
-                        *sandbox.command(site_plan(site, folder, image, server, descriptors)),
+                        *sandbox.command(site_plan(site, folder, image, program, serves, descriptors)),
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,
                         stderr=log,

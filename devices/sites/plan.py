@@ -25,15 +25,15 @@ _ACCOUNTS = {
 
 
 def site_plan(
-    site: Site, folder: Path, image: Path, server: Program | None, sockets: tuple[int, int]
+    site: Site, folder: Path, image: Path, program: Program, serves: bool, sockets: tuple[int, int]
 ) -> Plan:
-    """Plan for an instance in `folder` over `image`; without a `server` it only does what it is asked.
+    """Plan for an instance in `folder` over `image`, which runs `program` at once, or when it is asked to.
 
     `sockets`: descriptors of the listening sockets, for connections to the server and for the host.
     """
     web, control = sockets
     told = {
-        "command": list(server.argv) if server else [],
+        "command": list(program.argv) if serves else [],
         "port": PORT,
         "folder": str(DATA),
         "web": web,
@@ -61,7 +61,7 @@ def site_plan(
         links=SYSTEM_LINKS,
         command=bubblewrap(
             ["/usr/bin/python3", "-I", "-S", _KEEPER, json.dumps(told)],
-            _environment(site) | dict(server.environment if server else {}),
+            _environment(site) | dict(program.environment),
             _USER,
             "site",
         ),

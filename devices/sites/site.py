@@ -89,7 +89,8 @@ def home(name: str) -> Path:
     It is below $GUIAGENT_SITES, or else below `.venv-sites/` of the checkout. Its file `installed` is there
     once it is whole.
     """
-    return Path(os.environ.get("GUIAGENT_SITES") or _CHECKOUT / ".venv-sites").absolute() / name
+    # Its programs name their interpreter by the place where they were installed, whatever link leads there.
+    return Path(os.environ.get("GUIAGENT_SITES") or _CHECKOUT / ".venv-sites").resolve() / name
 
 
 def inside(name: str) -> Path:

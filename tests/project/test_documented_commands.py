@@ -74,6 +74,7 @@ LONG = [
     (r"^guiagent propose .*--policy ", pytest.mark.drill),  # which tries what it proposes
     (r"^guiagent train --recipe (zero|lab|tiny-\w+) ", pytest.mark.drill),
     (r"^cp .*runs/", pytest.mark.drill),  # of what a long one made
+    (r"^scripts/sites \w", pytest.mark.drill),  # which downloads the application
     (r"^scripts/vllm|rollout\.vllm", pytest.mark.vllm),
 ]
 SERVICES = [  # what goes on running beside the commands that follow, and what it says when it is ready
@@ -164,7 +165,7 @@ class Place:
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
-        for name in (".venv", ".venv-vllm"):
+        for name in (".venv", ".venv-vllm", ".venv-sites"):
             if (ROOT / name).exists():
                 (folder / name).symlink_to(ROOT / name)
         self.environment = {
