@@ -1,7 +1,8 @@
 """Experiment trackers: figures reach them, and no failure or wait of theirs reaches the run.
 
 The packages are the user's own choice and no part of the tests' environment: a package of the same calls
-stands in for trackio, and is imported as the real one would be. tests/doors/test_trackers.py runs the packages.
+stands in for trackio, and is imported as the real one would be.
+tests/doors/test_trackers.py runs the real ones.
 """
 
 import json
