@@ -2,6 +2,7 @@
 
 The packages are the user's own choice and no part of the tests' environment: a package of the same calls
 stands in for trackio, and is imported as the real one would be.
+tests/doors/test_trackers.py runs the real ones.
 """
 
 import json
