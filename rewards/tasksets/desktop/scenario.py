@@ -126,7 +126,7 @@ def lay(name: str, path: str) -> Step:
 
 
 def shell(command: str) -> Step:
-    return Execute(command=command, shell=True)
+    return Execute(command, True)
 
 
 def wait_for(title: str) -> Step:
@@ -140,7 +140,7 @@ def quiet(program: str) -> Step:
     """
     look = f"set -- $(cat /proc/$(pgrep -o -x {program})/schedstat) && "
     command = f"{look} a=$(($1+$2)) && sleep 0.7 && {look} [ $(($1+$2-a)) -lt 100000000 ]"
-    return Execute(command=command, shell=True, until=Until(returncode=0))
+    return Execute(command, True, until=Until(returncode=0))
 
 
 def pause(seconds: float) -> Step:
