@@ -9,6 +9,7 @@ from guiagent.errors import UsageError, nearest
 from guiagent.protocols import Taskset
 from rewards.synthesis.taskset import Synthetic
 from rewards.tasksets.book import BookTasks
+from rewards.tasksets.desktop import DesktopTasks
 from rewards.tasksets.grounding import GROUNDING, Grounding, our_items
 from rewards.tasksets.lab import TRAIN_TASKS as LAB_TASKS
 from rewards.tasksets.lab import Lab
@@ -27,6 +28,7 @@ class MakeTaskset(Protocol):
 
 
 TASKSETS: dict[str, MakeTaskset] = {
+    "desktop": DesktopTasks,
     "lab": Lab,
     "lab-steps": LabSteps,
     "miniwob": MiniWob,

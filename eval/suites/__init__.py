@@ -1,6 +1,7 @@
 """Suites by name: frozen task ids and seeds, run by `guiagent eval`."""
 
 from eval.suites import grounding
+from eval.suites.desktop import DESKTOP
 from eval.suites.lab import LAB, LAB_PERTURBED
 from eval.suites.miniwob import MINIWOB
 from eval.suites.miniwob_demo import MINIWOB_DEMO
@@ -12,7 +13,8 @@ from guiagent.errors import UsageError, nearest
 from rewards.tasksets.grounding import GROUNDING
 
 SUITES: dict[str, Suite] = {
-    suite.name: suite for suite in (LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS)
+    suite.name: suite
+    for suite in (DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS)
 }
 
 

@@ -22,7 +22,7 @@ from rewards.checks.workspace import Workspace, bad_task
 from rewards.tasksets.osworld import steps
 
 MAX_SLEEP_S = 30.0
-_WINDOW_S = 30.0  # until the window of a program that was just started appears
+_WINDOW_S = 60.0  # until the window of a program that was just started appears
 _OPEN_S = 180.0
 _UNTIL_S = 120.0
 _POLL_S = 0.3

@@ -21,6 +21,7 @@ from rewards.checks.guest import Guest
 from rewards.checks.workspace import Workspace
 from rewards.tasksets.osworld import setup
 from rewards.tasksets.osworld.schema import Check, Source, TaskFile
+from rewards.tasksets.osworld.steps import Step
 from rewards.tasksets.osworld.support import lacking
 
 
@@ -73,6 +74,12 @@ class OsworldTask:
         )
         await setup.prepare(self._workspace, self.file.config)
         return self.file.instruction, await device.observe(spec)
+
+    async def run(self, step: Step) -> None:
+        """Run one more step of OSWorld's after `setup`. Raises FaultError (origin "task") if it fails."""
+        if self._workspace is None:
+            raise RuntimeError("run before setup")
+        await setup.prepare(self._workspace, [step])
 
     def ended(self, observation: Observation) -> bool:
         return False  # only the agent ends these

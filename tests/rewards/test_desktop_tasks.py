@@ -1,0 +1,87 @@
+"""The suite `desktop`: its task files load and repeat; one proof on a real desktop, all with `-m drill`."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from devices.config import DesktopConfig
+from devices.drivers import desktop
+from devices.drivers.desktop.applications import command_for
+from eval.suites import find_suite
+from guiagent.errors import UsageError
+from guiagent.policies import ScriptedPolicy
+from rewards.audit import audit
+from rewards.catalogue import find_taskset
+from rewards.tasksets.desktop import TEMPLATES, DesktopTasks, export
+from rewards.tasksets.osworld import Osworld
+from rewards.tasksets.osworld.support import lacking
+from tests.support.desktops import running
+
+SEED = 1_000_000_000
+PROGRAMS = {
+    "chrome": "chromium", "gimp": "gimp", "vlc": "vlc", "thunderbird": "thunderbird", "editor": "mousepad",
+    "os": "xterm", "libreoffice_calc": "localc", "libreoffice_writer": "lowriter",
+    "libreoffice_impress": "loimpress",
+}  # fmt: skip
+IDLE = {"does nothing": lambda: ScriptedPolicy([])}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def device() -> AsyncIterator[desktop.DesktopDevice]:
+    async with running(DesktopConfig(width=1280, height=800)) as started:
+        yield started
+
+
+async def prove(device: desktop.DesktopDevice, name: str, seed: int) -> list[str]:
+    """What is wrong with a task's proof: its solution, its near-misses, an agent that does nothing."""
+    program = PROGRAMS[TEMPLATES[name].apps[0]]
+    if command_for(program, Path("/")) is None:
+        pytest.skip(f"{program} is not installed: scripts/farm applications")
+    proof = await audit(lambda: DesktopTasks().task(name, seed), device, IDLE)
+    assert len(proof.mutants) >= 2
+    return proof.failures
+
+
+def test_the_suite_has_what_it_promises() -> None:
+    suite = find_suite("desktop")
+    assert len(suite.tasks) >= 25 and len(set(suite.groups["app"].values())) >= 6
+    assert 3 * sum(one.screen for one in TEMPLATES.values()) >= len(TEMPLATES)
+    taskset = find_taskset("desktop")
+    for name in suite.tasks:
+        assert not lacking(DesktopTasks().task(name, SEED).file)
+    with pytest.raises(UsageError):
+        taskset.task("no-such-task", SEED)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_seed_says_all_of_a_task_and_another_seed_another(name: str) -> None:
+    """The files are compared by name alone: an office document has its time in it."""
+    tasks = DesktopTasks()
+    one, same = tasks.task(name, SEED), tasks.task(name, SEED)
+    assert one.file == same.file and one.scenario.solution == same.scenario.solution
+    assert one.scenario.files.keys() == same.scenario.files.keys()
+    others = [tasks.task(name, SEED + n) for n in range(1, 6)]
+    if name not in ("vlc-minimal-interface", "chromium-do-not-track"):  # a switch has nothing to draw
+        assert any(other.file != one.file or other.scenario.files != one.scenario.files for other in others)
+
+
+def test_exported_files_load_as_those_of_osworld(tmp_path: Path) -> None:
+    written = export(tmp_path, SEED)
+    tasks = Osworld(tmp_path)
+    assert sorted(tasks.names) == sorted(TEMPLATES) and len(written) == len(TEMPLATES)
+    assert (tmp_path / "assets/desktop.invalid/calc-total/gold.xlsx").is_file()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_file_task_is_solved_through_the_terminal(device: desktop.DesktopDevice) -> None:
+    assert await prove(device, "os-permissions", SEED) == []
+
+
+@pytest.mark.drill
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("seed", [SEED, SEED + 1])
+@pytest.mark.parametrize("name", TEMPLATES)
+async def test_every_task_proves_its_check(device: desktop.DesktopDevice, name: str, seed: int) -> None:
+    assert await prove(device, name, seed) == []
