@@ -1,7 +1,5 @@
 """The site `tracker`: Roundup with the issues of a small team that builds a timetable app."""
 
-from pathlib import Path
-
 from devices.sites.site import Program, Site, home, inside
 
 _NAME = "tracker"

@@ -27,7 +27,7 @@ class Goal:
 
 
 def differences(before: State, after: State, goal: Goal) -> tuple[list[str], list[str]]:
-    """Compare `after` with `before` and the goal applied to it: what is not met, and what changed beside it."""
+    """Compare `after` with `before` and the goal applied to it: what is unmet, what changed beside it."""
     unmet: list[str] = []
     beside: list[str] = []
     for key, row in before.items():
@@ -41,11 +41,11 @@ def differences(before: State, after: State, goal: Goal) -> tuple[list[str], lis
         ]
     new = {key: row for key, row in after.items() if key not in before}
     for table, wanted in sorted(goal.added, key=lambda one: -len(one[1])):  # what fits fewest rows first
-        key = next((key for key, row in new.items() if _table(key) == table and _fits(wanted, row)), None)
-        if key is None:
-            unmet.append(f"{table}: no new row {_told(wanted)}")
+        fitting = [key for key, row in new.items() if _table(key) == table and _fits(wanted, row)]
+        if fitting:
+            del new[fitting[0]]
         else:
-            del new[key]
+            unmet.append(f"{table}: no new row {_told(wanted)}")
     return unmet, beside + list(new)
 
 
@@ -71,9 +71,13 @@ def near_misses(before: State, goal: Goal) -> dict[str, Goal]:
             found["one too many"] = replace(goal, changed={**goal.changed, elsewhere: wanted})
     if goal.added:
         table, row = goal.added[0]
-        found["added twice"] = replace(goal, added=[*goal.added, (table, row)])
+        first = next(iter(row))  # what names the row, which another one may not share
+        found["added one too many"] = replace(
+            goal, added=[*goal.added, (table, {**row, first: f"{row[first]}s"})]
+        )
         for name, value in row.items():
-            if (other := _another(before, table, name, value)) is not None:
+            other = f"{value}s" if name == first else _another(before, table, name, value)
+            if other is not None:
                 wrong = (table, {**row, name: other})
                 found[f"added with another {name}"] = replace(goal, added=[wrong, *goal.added[1:]])
     return found

@@ -16,7 +16,8 @@ _FIND = """
   found.scrollIntoView({block: 'center', behavior: 'instant'});
   const box = found.getBoundingClientRect();
   const options = found.options ? [...found.options].map(one => one.text.trim()) : [];
-  return [Math.round(box.x + box.width / 2), Math.round(box.y + box.height / 2), options, found.selectedIndex ?? -1];
+  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2].map(Math.round);
+  return [x, y, options, found.selectedIndex ?? -1];
 })()
 """
 

@@ -56,6 +56,7 @@ class Store:
     tables: Mapping[str, Table]
     first_page: str = "/"
     enter: str = ""  # JavaScript that logs the known user in, on the first page
+    entered: str = "true"  # an expression that is true once the user is logged in
 
     @property
     def origin(self) -> str:

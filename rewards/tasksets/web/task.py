@@ -1,4 +1,4 @@
-"""A task on a site: set up, checked on the site's database, solved through its interface, and nearly solved."""
+"""A task on a site: set up, checked on the site's database, solved through its interface, nearly solved."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,11 @@ class WebTask:
         self._before = await store.read(holder)
         generator = random.Random(f"{self.id}/{self.seed}")
         self._scenario = self.template.make(generator, self._before)
-        shown = await device.act([Open(target=page)], replace(spec, have=None))
+        asked_too = {**spec.probes, "entered": store.entered}
+        shown = await device.act([Open(target=page)], replace(spec, probes=asked_too, have=None))
+        if shown.probes.get("entered") is not True:
+            message = f"the site {store.site} shows no logged-in user"
+            raise FaultError(Fault("device", "not_logged_in", message, retryable=True))
         asked = self.scenario.answer
         question = f" {answers.question(asked)}" if asked else ""
         return self.scenario.instruction + question, shown
@@ -103,6 +107,9 @@ class WebTask:
 
     @property
     def mutants(self) -> Sequence[str]:
+        """Names of the near-misses; none before `setup`, which draws the scenario."""
+        if self._scenario is None:
+            return ()
         return (*self._deeds(), *replies(self.scenario.answer), *self._claims())
 
     async def oracle(self, device: Device) -> Ending:

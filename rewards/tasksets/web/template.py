@@ -1,4 +1,4 @@
-"""Templates of web tasks: make an instruction, a goal and the oracle's moves from a site's rows and random numbers."""
+"""Templates of web tasks: instruction, goal and the oracle's moves, from a site's rows and a generator."""
 
 import random
 from collections.abc import Awaitable, Callable, Mapping

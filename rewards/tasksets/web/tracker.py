@@ -10,9 +10,12 @@ from rewards.tasksets.web.template import Scenario, Template
 
 ME = "dana"
 _ENTER = f"""
-document.querySelector('[name=__login_name]').value = '{ME}';
-document.querySelector('[name=__login_password]').value = 'timetable';
-document.querySelector('[name=__login_name]').form.submit();
+const form = document.querySelector('[name=__login_name]')?.form;
+if (form) {{
+  form.elements.__login_name.value = '{ME}';
+  form.elements.__login_password.value = 'timetable';
+  form.submit();
+}}
 """
 
 
@@ -29,7 +32,8 @@ def _plain(table: str, *names: str) -> dict[str, list[str]]:
 
 def _added(table: str) -> dict[str, str]:
     return {
-        "insert": f"INSERT INTO {table} (id, __retired__) SELECT max(coalesce(max(id), 0), 500) + 1, 0 FROM {table}",
+        "insert": f"INSERT INTO {table} (id, __retired__) "
+        f"SELECT max(coalesce(max(id), 0), 500) + 1, 0 FROM {table}",
         "newest": f"SELECT max(id) FROM {table}",
     }
 
@@ -41,10 +45,12 @@ TRACKER = Store(
         "issue": Table(
             "SELECT i.id AS id, i._title AS title, p._name AS priority, s._name AS status, "
             "u._username AS assigned, (SELECT group_concat(name, ', ') FROM (SELECT k._name AS name FROM "
-            "issue_keyword x JOIN _keyword k ON k.id = x.linkid WHERE x.nodeid = i.id ORDER BY 1)) AS keywords, "
+            "issue_keyword x JOIN _keyword k ON k.id = x.linkid WHERE x.nodeid = i.id ORDER BY 1)) "
+            "AS keywords, "
             "(SELECT group_concat(linkid) FROM issue_superseder x WHERE x.nodeid = i.id) AS superseder, "
             "c._username AS reporter, i.__retired__ AS retired "
-            "FROM _issue i LEFT JOIN _priority p ON p.id = i._priority LEFT JOIN _status s ON s.id = i._status "
+            "FROM _issue i LEFT JOIN _priority p ON p.id = i._priority "
+            "LEFT JOIN _status s ON s.id = i._status "
             "LEFT JOIN _user u ON u.id = i._assignedto LEFT JOIN _user c ON c.id = i._creator ORDER BY i.id",
             {
                 **_plain("_issue", "title"),
@@ -64,12 +70,15 @@ TRACKER = Store(
             **_added("_issue"),
         ),
         "note": Table(
-            "SELECT m.id AS id, (SELECT 'issue/' || nodeid FROM issue_messages WHERE linkid = m.id) AS issue, "
+            "SELECT m.id AS id, "
+            "(SELECT 'issue/' || nodeid FROM issue_messages WHERE linkid = m.id) AS issue, "
             "u._username AS author, m._summary AS text, m.__retired__ AS retired "
             "FROM _msg m LEFT JOIN _user u ON u.id = m._author ORDER BY m.id",
             {
                 "issue": ["INSERT INTO issue_messages (linkid, nodeid) VALUES (:id, substr(:value, 7))"],
-                "author": ["UPDATE _msg SET _author = (SELECT id FROM _user WHERE _username = :value) WHERE id = :id"],
+                "author": [
+                    "UPDATE _msg SET _author = (SELECT id FROM _user WHERE _username = :value) WHERE id = :id"
+                ],
                 "text": ["UPDATE _msg SET _summary = :value WHERE id = :id"],
             },
             **_added("_msg"),
@@ -87,7 +96,8 @@ TRACKER = Store(
         ),
     },
     enter=_ENTER,
-)  # fmt: skip
+    entered="document.querySelector('a[href*=logout]') !== null",
+)
 
 _SELECTORS = {
     "title": "[name=title]",
@@ -132,7 +142,9 @@ def _files(*rows: Row) -> Moves:
     return moves
 
 
-def _changing(instruction: str, changes: Mapping[str, Row], near: Mapping[str, Goal] | None = None) -> Scenario:
+def _changing(
+    instruction: str, changes: Mapping[str, Row], near: Mapping[str, Goal] | None = None
+) -> Scenario:
     return Scenario(instruction, Goal(changes), edits(changes), near_misses=near or {})
 
 
@@ -151,10 +163,14 @@ def _one(rng: random.Random, state: State, **wanted: object) -> tuple[str, Row]:
 
 def _noted(rng: random.Random, state: State) -> tuple[str, Row]:
     """An issue whose status a note leaves as it is."""
-    return rng.choice([one for one in issues(state).items() if one[1]["status"] in ("in-progress", "testing")])
+    return rng.choice(
+        [one for one in issues(state).items() if one[1]["status"] in ("in-progress", "testing")]
+    )
 
 
-def _named(rng: random.Random, state: State, fewest: int, most: int, *columns: str, **but: object) -> dict[str, Row]:
+def _named(
+    rng: random.Random, state: State, fewest: int, most: int, *columns: str, **but: object
+) -> dict[str, Row]:
     """Issues that agree in some columns, as many as asked for, and none of which has the values `but`."""
     groups: dict[tuple[object, ...], dict[str, Row]] = {}
     for key, row in issues(state).items():
@@ -164,7 +180,7 @@ def _named(rng: random.Random, state: State, fewest: int, most: int, *columns: s
     return rng.choice(fitting)
 
 
-# -- one issue ---------------------------------------------------------------------------------------------------
+# -- one issue --------------------------------------------------------------------------------------------
 
 
 def resolve(rng: random.Random, state: State) -> Scenario:
@@ -196,7 +212,8 @@ def assign(rng: random.Random, state: State) -> Scenario:
 def take_over(rng: random.Random, state: State) -> Scenario:
     key, row = _one(rng, state, assigned=rng.choice(("emil", "farah", "goran", "hanna")))
     return _changing(
-        f"{str(row['assigned']).title()} is on leave. Take over issue {key[6:]}: assign it to yourself ({ME}).",
+        f"{str(row['assigned']).title()} is on leave. Take over issue {key[6:]}: "
+        f"assign it to yourself ({ME}).",
         {key: {"assigned": ME}},
     )
 
@@ -213,7 +230,8 @@ def rename(rng: random.Random, state: State) -> Scenario:
 def tag(rng: random.Random, state: State) -> Scenario:
     key, row = _one(rng, state, keywords=None)
     return _changing(
-        f'Tag "{row["title"]}" with the keywords import and printing.', {key: {"keywords": "import, printing"}}
+        f'Tag "{row["title"]}" with the keywords import and printing.',
+        {key: {"keywords": "import, printing"}},
     )
 
 
@@ -246,14 +264,15 @@ def triage(rng: random.Random, state: State) -> Scenario:
 def supersede(rng: random.Random, state: State) -> Scenario:
     (key, row), (other, kept) = rng.sample(list(issues(state).items()), 2)
     return _changing(
-        f'"{row["title"]}" turned out to be the same as "{kept["title"]}". Enter the latter as the superseder of '
+        f'"{row["title"]}" turned out to be the same as "{kept["title"]}". Enter the latter '
+        "as the superseder of "
         "the former.",
         {key: {"superseder": other[6:]}},
         {"the other way round": Goal({other: {"superseder": key[6:]}})},
     )
 
 
-# -- several issues ----------------------------------------------------------------------------------------------
+# -- several issues ---------------------------------------------------------------------------------------
 
 
 def hand_over(rng: random.Random, state: State) -> Scenario:
@@ -261,7 +280,8 @@ def hand_over(rng: random.Random, state: State) -> Scenario:
     first = next(iter(rows.values()))
     name = next(one for one in ("emil", "hanna") if one != first["assigned"])
     return _changing(
-        f"Everything that is assigned to {first['assigned']} and has the status {first['status']} goes to {name} "
+        f"Everything that is assigned to {first['assigned']} and has the status {first['status']} "
+        f"goes to {name} "
         "from now on. Reassign those issues.",
         {key: {"assigned": name} for key in rows},
     )
@@ -271,7 +291,8 @@ def close_reported(rng: random.Random, state: State) -> Scenario:
     rows = _named(rng, state, 2, 4, "reporter", "status", status="resolved")
     first = next(iter(rows.values()))
     return _changing(
-        f"Set every issue that {first['reporter']} created and whose status is {first['status']} to resolved.",
+        f"Set every issue that {first['reporter']} created and whose status is {first['status']} "
+        "to resolved.",
         {key: {"status": "resolved"} for key in rows},
     )
 
@@ -289,7 +310,7 @@ def close_release(rng: random.Random, state: State) -> Scenario:
     raise ValueError("the tracker has no release to close")
 
 
-# -- new rows ----------------------------------------------------------------------------------------------------
+# -- new rows ---------------------------------------------------------------------------------------------
 
 _NEW = (
     "The timetable of holidays is missing",
@@ -303,13 +324,20 @@ def report(rng: random.Random, state: State) -> Scenario:
     title, priority = rng.choice(_NEW), rng.choice(("urgent", "bug", "wish"))
     row = {"title": title, "priority": priority}
     return Scenario(
-        f'Report a new issue with the priority {priority}: "{title}".', Goal(added=[("issue", row)]), _files(row)
+        f'Report a new issue with the priority {priority}: "{title}".',
+        Goal(added=[("issue", row)]),
+        _files(row),
     )
 
 
 def report_assigned(rng: random.Random, state: State) -> Scenario:
     title, name = rng.choice(_NEW), rng.choice(("emil", "farah", "hanna"))
-    row = {"title": title, "priority": "bug", "assigned": name, "keywords": rng.choice(("import", "printing"))}
+    row = {
+        "title": title,
+        "priority": "bug",
+        "assigned": name,
+        "keywords": rng.choice(("import", "printing")),
+    }
     return Scenario(
         f'File a bug "{title}" with the keyword {row["keywords"]}, and assign it to {name}.',
         Goal(added=[("issue", row)]),
@@ -356,7 +384,9 @@ def my_details(rng: random.Random, state: State) -> Scenario:
         await hands.fill("[name=phone]", phone)
         await hands.click(_SEND)
 
-    return Scenario(f"My phone number is now {phone}. Put it into my details.", Goal({key: {"phone": phone}}), moves)
+    return Scenario(
+        f"My phone number is now {phone}. Put it into my details.", Goal({key: {"phone": phone}}), moves
+    )
 
 
 def new_keyword(rng: random.Random, state: State) -> Scenario:
@@ -367,10 +397,12 @@ def new_keyword(rng: random.Random, state: State) -> Scenario:
         await hands.fill("[name=name]", name)
         await hands.click(_SEND)
 
-    return Scenario(f'We need a keyword "{name}". Create it.', Goal(added=[("keyword", {"name": name})]), moves)
+    return Scenario(
+        f'We need a keyword "{name}". Create it.', Goal(added=[("keyword", {"name": name})]), moves
+    )
 
 
-# -- questions, and what cannot be done --------------------------------------------------------------------------
+# -- questions, and what cannot be done -------------------------------------------------------------------
 
 
 def ask_count(rng: random.Random, state: State) -> Scenario:

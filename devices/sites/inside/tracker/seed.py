@@ -1,4 +1,4 @@
-"""Fill the site `tracker`: Roundup's classic template with the issues of a small team that builds a timetable app."""
+"""Fill the site `tracker`: Roundup's classic template with the issues of a timetable app's team."""
 
 import os
 import sqlite3
@@ -10,8 +10,8 @@ from random import Random
 _drawn = Random(20260303)
 os.urandom = _drawn.randbytes  # salts of passwords, so that the same rows come every time
 
-from roundup import instance, password  # noqa: E402  (after urandom)
-from roundup.admin import AdminTool  # noqa: E402
+from roundup import instance, password  # type: ignore[import-not-found]  # noqa: E402  (after urandom)
+from roundup.admin import AdminTool  # type: ignore[import-not-found]  # noqa: E402
 
 PASSWORD = "timetable"
 USERS = {
@@ -22,7 +22,14 @@ USERS = {
     "hanna": "Hanna Vire",
 }
 KEYWORDS = ("release-2.1", "release-2.2", "printing", "import", "accessibility")
-_PARTS = ("The departure board", "The print view", "The stop editor", "The route map", "The fare table", "The login page")
+_PARTS = (
+    "The departure board",
+    "The print view",
+    "The stop editor",
+    "The route map",
+    "The fare table",
+    "The login page",
+)
 _TROUBLES = (
     "shows yesterday's date",
     "loses changes after a reload",
@@ -60,7 +67,9 @@ def main() -> None:
     titles = [f"{part} {trouble}" for part in _PARTS for trouble in _TROUBLES]
     random = Random(20260303)
     random.shuffle(titles)
-    statuses = [db.status.lookup(name) for name in ("unread", "chatting", "in-progress", "testing", "resolved")]
+    statuses = [
+        db.status.lookup(name) for name in ("unread", "chatting", "in-progress", "testing", "resolved")
+    ]
     authors = []
     for title in titles[:_COUNT]:
         authors.append(random.choice(list(USERS)))

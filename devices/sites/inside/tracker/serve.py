@@ -1,11 +1,11 @@
-"""Serve the site `tracker` by Roundup's own WSGI application: its server of its own refuses to run as root."""
+"""Serve the site `tracker` by Roundup's WSGI application, since its own server refuses to run as root."""
 
 import sys
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from roundup.cgi.wsgi_handler import RequestDispatcher
+from roundup.cgi.wsgi_handler import RequestDispatcher  # type: ignore[import-not-found]
 
 
 class _Server(ThreadingMixIn, WSGIServer):
