@@ -173,7 +173,15 @@ def _slot(suite: Suite, label: str, farm: FarmClient | None) -> _Slot:
     if farm is None:
         raise UsageError(f"suite {suite.name} needs a farm with a {suite.device}")
     return DeviceSlot(
-        partial(farm.lease, suite.device, grants=suite.grants, label=label, egress=EGRESS, wait=LEASE_WAIT_S)
+        partial(
+            farm.lease,
+            suite.device,
+            needs=suite.needs,
+            grants=suite.grants,
+            label=label,
+            egress=EGRESS,
+            wait=LEASE_WAIT_S,
+        )
     )
 
 

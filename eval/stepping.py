@@ -57,7 +57,9 @@ class SuiteTasks:
     def slot(self, client: FarmClient, label: str) -> DeviceSlot:
         suite = self.suite
         return DeviceSlot(
-            lambda: client.lease(suite.device, grants=suite.grants, label=label, wait=_LEASE_WAIT_S)
+            lambda: client.lease(
+                suite.device, needs=suite.needs, grants=suite.grants, label=label, wait=_LEASE_WAIT_S
+            )
         )
 
 

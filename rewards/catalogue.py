@@ -19,6 +19,7 @@ from rewards.tasksets.osworld import Osworld
 from rewards.tasksets.osworld.support import lacking
 from rewards.tasksets.phone import TRAIN_TEMPLATES, PhoneTasks
 from rewards.tasksets.proposed import Proposed
+from rewards.tasksets.web import WebTasks
 
 
 class MakeTaskset(Protocol):
@@ -34,6 +35,7 @@ TASKSETS: dict[str, MakeTaskset] = {
     "miniwob": MiniWob,
     "phone": PhoneTasks,
     "proposed": Proposed,
+    "web": WebTasks,
 }
 
 _BY_PATH = (GROUNDING, "osworld:PATH", "screenspot:FOLDER", "synthetic:FILE", "book:FILE")

@@ -8,13 +8,14 @@ from eval.suites.miniwob_demo import MINIWOB_DEMO
 from eval.suites.osworld import PREFIX, osworld_suite
 from eval.suites.phone import PHONE, PHONE_UNSEEN_APPS
 from eval.suites.suite import Suite
+from eval.suites.web import WEB
 from guiagent import plugins
 from guiagent.errors import UsageError, nearest
 from rewards.tasksets.grounding import GROUNDING
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
-    for suite in (DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS)
+    for suite in (DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS, WEB)
 }
 
 

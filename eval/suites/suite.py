@@ -27,6 +27,7 @@ class Suite:
     screen: tuple[int, int] = (1280, 800)  # size of started devices, in pixels
     grants: tuple[Grant, ...] = ("exec",)  # rights that the tasks' set-ups and checks need
     oracle: bool = True  # whether `OraclePolicy` can read the solution from its tasks
+    sites: tuple[str, ...] = ()  # web applications that devices are leased with
     content: str = ""  # digest of the files that define the tasks; "" if there are none
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
     """Ways to count tasks together, such as "app": which group each task is in. The digest ignores them."""
@@ -36,6 +37,11 @@ class Suite:
             checked(seed, EVALUATION)
         if len(set(self.tasks)) != len(self.tasks):
             raise ValueError(f"suite {self.name}: a task is listed twice")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Features that a device is leased by, beside its kind."""
+        return tuple(f"site:{name}" for name in self.sites)
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -65,7 +65,8 @@ class Place:
         if self.config is not None:
             return ["--config", str(self.config)]
         width, height = suite.screen
-        word = self.device or f"{suite.device}@{width}x{height}"
+        sites = f",sites={'+'.join(suite.sites)}" if suite.sites else ""
+        word = f"{self.device or f'{suite.device}@{width}x{height}'}{sites}"
         return [word if "=" in word else re.sub(r"(?=[@,]|$)", f"={devices}", word, count=1)]
 
 

@@ -1,0 +1,148 @@
+"""A task on a site: set up, checked on the site's database, solved through its interface, nearly solved."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from guiagent.actions import Open
+from guiagent.errors import Fault, FaultError
+from guiagent.protocols import Device
+from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score
+from rewards.tasksets.phone import answers
+from rewards.tasksets.phone.near_misses import replies
+from rewards.tasksets.web.goal import Goal, State, differences, near_misses
+from rewards.tasksets.web.hands import Hands
+from rewards.tasksets.web.store import SiteDevice
+from rewards.tasksets.web.template import Scenario, Template
+
+_MAX_REASON = 500
+_BLIND = ObserveSpec(frame="none")
+
+
+@dataclass
+class WebTask:
+    """One template with one seed, for one episode: `setup` reads the rows that the scenario is drawn from."""
+
+    template: Template
+    seed: int
+    probes: Mapping[str, str] = field(default_factory=dict)
+    _scenario: Scenario | None = field(default=None, init=False, repr=False)
+    _before: State = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def id(self) -> str:
+        return self.template.name
+
+    @property
+    def max_steps(self) -> int:
+        return 2 * self.template.steps
+
+    @property
+    def scenario(self) -> Scenario:
+        """What was drawn. Only after `setup`."""
+        assert self._scenario is not None, "setup comes first"
+        return self._scenario
+
+    # -- the episode -----------------------------------------------------------------------------------------
+
+    async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
+        """Reset browser and site, log in, read the rows and open the first page.
+
+        Raises:
+            FaultError: the device has no such site (origin "task").
+        """
+        store = self.template.store
+        holder = await self._holder(device)
+        page = store.origin + store.first_page
+        await device.reset(self.seed, ResetSpec(page, script=store.enter or None), _BLIND)
+        self._before = await store.read(holder)
+        generator = random.Random(f"{self.id}/{self.seed}")
+        self._scenario = self.template.make(generator, self._before)
+        asked_too = {**spec.probes, "entered": store.entered}
+        shown = await device.act([Open(target=page)], replace(spec, probes=asked_too, have=None))
+        if shown.probes.get("entered") is not True:
+            message = f"the site {store.site} shows no logged-in user"
+            raise FaultError(Fault("device", "not_logged_in", message, retryable=True))
+        asked = self.scenario.answer
+        question = f" {answers.question(asked)}" if asked else ""
+        return self.scenario.instruction + question, shown
+
+    def ended(self, observation: Observation) -> bool:
+        return False
+
+    async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
+        """1 if the database is as at the start with the goal applied, and the answer is right.
+
+        Any other row or column that changed is a side effect, and lowers the value to 0.
+        """
+        scenario = self.scenario
+        after = await self.template.store.read(await self._holder(device))
+        unmet, beside = differences(self._before, after, scenario.goal)
+        fields = answers.read(ending.answer, scenario.answer)
+        wrong = [*unmet, *(f"answer: {name}" for name, right in fields.items() if not right)]
+        given_up = ending.claim == "infeasible"
+        if given_up != scenario.infeasible:
+            wrong.append("said to be infeasible" if given_up else "not said to be infeasible")
+        of = max(1, scenario.goal.parts + len(fields) + scenario.infeasible)
+        reasons = [*wrong, *(f"changed as well: {place}" for place in beside)]
+        evidence: dict[str, Any] = {"unmet": unmet[:50]}
+        if scenario.answer:
+            evidence["expected"] = answers.written(scenario.answer)
+        return Score(
+            float(not reasons),
+            "check",
+            "; ".join(reasons)[:_MAX_REASON] or "done as asked",
+            evidence,
+            max(0.0, 1 - len(wrong) / of),
+            beside[:50],
+        )
+
+    async def teardown(self, device: Device) -> None:
+        pass  # the next reset brings a fresh site
+
+    # -- its own proof ---------------------------------------------------------------------------------------
+
+    @property
+    def mutants(self) -> Sequence[str]:
+        """Names of the near-misses; none before `setup`, which draws the scenario."""
+        if self._scenario is None:
+            return ()
+        return (*self._deeds(), *replies(self.scenario.answer), *self._claims())
+
+    async def oracle(self, device: Device) -> Ending:
+        """Do it through the interface, click by click."""
+        await self.scenario.moves(Hands(device))
+        return self._ending()
+
+    async def mutate(self, mutant: str, device: Device) -> Ending:
+        """Bring a near-miss about in the database, or end with a wrong word."""
+        goal = self._deeds().get(mutant, self.scenario.goal)
+        await self.template.store.write(await self._holder(device), goal)
+        if (reply := replies(self.scenario.answer).get(mutant)) is not None:
+            return Ending(answer=reply)
+        return self._claims().get(mutant) or self._ending()
+
+    def _deeds(self) -> dict[str, Goal]:
+        return {**near_misses(self._before, self.scenario.goal), **self.scenario.near_misses}
+
+    def _claims(self) -> dict[str, Ending]:
+        if self.scenario.infeasible:
+            return {"claimed done": Ending(claim="success"), "claimed failed": Ending(claim="failure")}
+        if self.scenario.answer:
+            return {"claimed instead of answered": Ending(claim="success")}
+        return {"done and said to be infeasible": Ending(claim="infeasible")}
+
+    def _ending(self) -> Ending:
+        if self.scenario.answer:
+            return Ending(answer=answers.written(self.scenario.answer))
+        return Ending(claim="infeasible" if self.scenario.infeasible else "success")
+
+    async def _holder(self, device: Device) -> SiteDevice:
+        site = f"site:{self.template.store.site}"
+        if site not in (await device.describe()).features:
+            message = f"{self.id} needs a browser with {site}: guiagent up browser,sites={site[5:]}"
+            raise FaultError(Fault("task", "unsuitable_device", message))
+        return cast(SiteDevice, device)
