@@ -1,6 +1,7 @@
 """The checkout is what gets imported, and the packages keep their layers."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -30,6 +31,18 @@ def test_imports_go_down_the_floors_and_never_in_a_circle() -> None:
     done = subprocess.run([sys.executable, ROOT / "scripts" / "stations"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("0 upward  0 in circles") == 5
+
+
+def test_a_large_folder_has_its_reason_in_the_tour() -> None:
+    tour = (ROOT / "docs" / "architecture.md").read_text().partition("## Where folders are large")[2]
+    named = set(re.findall(r"`([\w/]+)/`", tour))
+    large = set()
+    for package in ("guiagent", "devices", "rewards", "training", "eval"):
+        for marker in (ROOT / package).rglob("__init__.py"):
+            if len(list(marker.parent.glob("*.py"))) > 13:  # a dozen, and the marker itself
+                large.add(marker.parent.relative_to(ROOT).as_posix())
+    assert large <= named, f"cut them, or say why not: {sorted(large - named)}"
+    assert {name for name in named if not name.startswith("tests")} <= large, "no longer large"
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
