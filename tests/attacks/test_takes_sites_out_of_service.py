@@ -1,4 +1,4 @@
-"""A tenant that may run programs in a site wants its devices quarantined, or a pool that reads without end."""
+"""A tenant that may run programs in a site wants devices quarantined, or a pool that reads without end."""
 
 import asyncio
 from pathlib import Path
