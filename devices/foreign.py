@@ -53,6 +53,15 @@ def is_file(folder: Path, parts: Sequence[str]) -> bool:
         return False
 
 
+def is_folder(folder: Path, parts: Sequence[str]) -> bool:
+    """Whether these parts lead to a folder, without a link on the way."""
+    try:
+        with _parent(folder, [*parts, ""]):
+            return True
+    except OSError:
+        return False
+
+
 def sizes(folder: Path) -> dict[str, int]:
     """Size in bytes of every plain file, by its path below the folder."""
     found = {}

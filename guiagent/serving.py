@@ -5,7 +5,7 @@ import contextlib
 import hmac
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -50,22 +50,39 @@ def bracketed(host: str) -> str:
 
 async def run(app: App, listener: socket.socket, token: str, longest_message: int = 1 << 20) -> None:
     """Serve until SIGINT or SIGTERM. Messages over WebSockets have at most `longest_message` bytes."""
-    server = _Server(
-        uvicorn.Config(
-            with_token(app, token),
-            log_level="warning",
-            access_log=False,
-            ws_max_size=longest_message,
-            timeout_graceful_shutdown=_LAST_WORDS_S,
-        )
-    )
+    server = _server(with_token(app, token), longest_message)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
     await server.serve([listener])
 
 
+@contextlib.asynccontextmanager
+async def meanwhile(app: App, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve in this context, on the running loop. The application checks tokens itself."""
+    server = _server(app)
+    web = asyncio.create_task(server.serve([listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await web
+
+
+def _server(app: App, longest_message: int = 1 << 20) -> "_Server":
+    return _Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws_max_size=longest_message,
+            timeout_graceful_shutdown=_LAST_WORDS_S,
+        )
+    )
+
+
 class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to `run`, after which its caller can give devices back."""
+    """A uvicorn server that leaves signals to whoever runs it, after which it can give devices back."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

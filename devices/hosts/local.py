@@ -34,6 +34,8 @@ _CLOSE_DEADLINE_S = 10.0
 _HEALTH_DEADLINE_S = 5.0
 _STREAMS = 64  # open at a time on one device
 _DEVICE = "the device"
+# A site is its holder's to break: by a program in it, by a page, by what is written into its files.
+_OF_SITES = frozenset({"site_died", "site_garbled", "site_unreadable"})
 _BLANK = ResetSpec()
 _SHOWN = ObserveSpec(frame="jpeg", quality=70)
 
@@ -170,6 +172,8 @@ class DeviceHost:
                     self._note(record, lease.token, f"{message.verb} cut short: its lease ended")
                 raise LeaseError(fenced(lease.device, lease.token)) from error
             if isinstance(error, FaultError):
+                if error.fault.code in _OF_SITES:
+                    raise Provoked(error.fault) from error
                 raise
             text = f"{_DEVICE} did not finish {message.verb!r} within {message.deadline_s:g} s"
             raise Provoked(Fault("device", "deadline", text, retryable=True)) from error

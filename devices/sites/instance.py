@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from guiagent.types import CommandResult
 
 KIND = "site"
 _ANSWER = 16 << 20  # bytes of an answer of the keeper
+_LAST_WORDS = 4096  # bytes of the log that a fault looks at
 _MARGIN_S = 5.0
 _RETRY_S = 0.05
 _STOP_S = 2.0
@@ -96,7 +98,9 @@ class Instance:
     def died(self) -> FaultError:
         """The fault of an instance that has ended, with its last words."""
         with contextlib.suppress(OSError):
-            lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
+            with (self._folder / "log").open("rb") as log:  # programs of the site may have filled it
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_WORDS))
+                lines = log.read(_LAST_WORDS).decode(errors="replace").strip().splitlines()
             why = f": {lines[-1][-300:]}" if lines else ""
             message = f"the site {self.site.name} ended{why}"
             return FaultError(Fault("device", "site_died", message, retryable=True))

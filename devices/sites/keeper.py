@@ -104,16 +104,19 @@ class Keeper:
             )
         except OSError as error:
             return {"code": 127, "stderr": f"{argv[0]}: {error.strerror}"}
+        except ValueError as error:  # a zero byte
+            return {"code": 127, "stderr": str(error)}
         assert program.stdout is not None and program.stderr is not None
-        outputs = asyncio.gather(_head(program.stdout), _head(program.stderr))
+        # It may close its output long before it ends.
+        ended = asyncio.gather(_head(program.stdout), _head(program.stderr), program.wait())
         try:
-            stdout, stderr = await asyncio.wait_for(outputs, timeout_s)
+            stdout, stderr, code = await asyncio.wait_for(ended, timeout_s)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program.pid, 9)
             await program.wait()
             return {"code": 124, "stderr": f"not finished within {timeout_s:g} s"}
-        return {"code": await program.wait(), "stdout": stdout, "stderr": stderr}
+        return {"code": code, "stdout": stdout, "stderr": stderr}
 
 
 async def _head(output: asyncio.StreamReader) -> str:

@@ -9,7 +9,7 @@ import io
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from devices import foreign, namespaces, owned, processes
@@ -52,7 +52,7 @@ def read(site: Site, pid: int, data: Path, path: str) -> bytes:
     if ".." in parts or "\0" in path:
         raise _bad(f"{path[:80]!r} is no path below the data folder")
     if path.endswith("/"):
-        return _archive(_frozen(pid, lambda: _folder(data.joinpath(*parts))))
+        return _archive(_frozen(pid, lambda: _folder(data, parts)))
     content = _frozen(pid, lambda: {path: _file(data, path)})[path]
     if content is None:
         raise _missing(site, path)
@@ -78,9 +78,10 @@ def _file(folder: Path, path: str) -> bytes | None:
         raise FaultError(Fault("task", "too_large", f"{path}: {error}")) from None
 
 
-def _folder(folder: Path) -> dict[str, bytes | None]:
-    if not folder.is_dir():
+def _folder(data: Path, parts: Sequence[str]) -> dict[str, bytes | None]:
+    if not foreign.is_folder(data, parts):
         return {}
+    folder = data.joinpath(*parts)  # nobody can put a link there now: who could is stopped
     sizes = foreign.sizes(folder)
     if len(sizes) > _FILES or sum(sizes.values()) > _MOST:
         raise FaultError(Fault("task", "too_large", f"a folder of more than {_MOST} bytes or {_FILES} files"))

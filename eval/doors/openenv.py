@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from eval.stepping import Episode, SuiteTasks
 from guiagent.actions import ACTION
 from guiagent.client import FarmClient
-from guiagent.errors import FaultError, GuiAgentError, UsageError
+from guiagent.errors import GuiAgentError, UsageError
 from guiagent.types import Observation
 
 _MAX_BODY = 1 << 20
@@ -68,12 +68,16 @@ class Session:
 
     def __init__(self, tasks: SuiteTasks, client: FarmClient, max_steps: int | None) -> None:
         self.state = State()
-        self.used = time.monotonic()
+        self.used = time.monotonic()  # when a call began or ended
         self._tasks = tasks
         self._episode = Episode(tasks.slot(client, "openenv"), max_steps)
         self._shown: Observation | None = None
         self._instruction = ""
         self._turn = asyncio.Lock()
+
+    @property
+    def busy(self) -> bool:
+        return self._turn.locked()
 
     async def reset(self, data: Any) -> dict[str, Any]:
         said = Begin.model_validate(data)
@@ -101,6 +105,7 @@ class Session:
             if not made.shown.unchanged:
                 self._shown = made.shown
             self.state.step_count += 1
+            self.used = time.monotonic()
             self.state.done = made.terminated or made.truncated
             reward = None if "fault" in made.info else made.reward
             return self._told(reward, self.state.done, made.info)
@@ -183,7 +188,7 @@ class Sessions:
         while True:
             await asyncio.sleep(_SWEEP_S)
             late = time.monotonic() - self._idle_s
-            for session in [one for one in self._by_episode.values() if one.used < late]:
+            for session in [one for one in self._by_episode.values() if one.used < late and not one.busy]:
                 await self._end(session)
 
     async def close(self) -> None:
@@ -201,8 +206,8 @@ class Sessions:
         self._by_episode = {key: one for key, one in self._by_episode.items() if one is not session}
         try:
             await session.close()
-        except FaultError:
-            pass  # the pool takes the device back when its lease runs out
+        except GuiAgentError:
+            pass  # the pool takes the device back when its lease runs out, or no longer knows of it
         finally:
             self._open.discard(session)
 

@@ -26,7 +26,8 @@ _ELEMENTS = ObserveSpec(frame="none", tree=True)
 
 Verdict = Literal["same", "near", "healed", "differs", "stuck", "unseen"]
 """Of a step: the recorded picture, bit by bit; one that nobody tells from it; another one, on which the
-action was aimed anew; another one; an action that cannot be repeated; a record without a picture."""
+action was aimed anew; another one; an action that cannot be repeated; a record without a picture that can be
+read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,10 @@ class Repetition:
             self.shown = await self._device.observe(spec)
             if self.shown.hash == hash:
                 return Repeated("same", "")
-            share, box = await asyncio.to_thread(difference, recorded, self.shown.frame)
+            try:
+                share, box = await asyncio.to_thread(difference, recorded, self.shown.frame)
+            except ValueError:  # anybody may have written the record
+                return Repeated("unseen", "")
             if share <= TOLERANCE:
                 return Repeated("near", "", share, box)
             if time.monotonic() >= until:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from guiagent.cli.common.plain import plain
 from guiagent.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def import_(
         with appearing(run / _STORE) as folder, TrajectoryStore(folder) as store:
             counts = enter(chosen.read(path, reading), store, words, demonstrations)
     except UsageError as error:  # it may quote a file, or be about one with an odd name
-        raise UsageError("".join(c if c.isprintable() else "?" for c in str(error))) from None
+        raise UsageError(plain(str(error))) from None
     print(f"imported  {run / _STORE}  {counts.episodes:,} episodes, {counts.turns:,} turns")
     without, counts.faulted = counts.faulted, 0
     _tell(counts)

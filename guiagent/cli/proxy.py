@@ -49,12 +49,12 @@ def proxy(
         raise MissingProgram(
             f"the package {missing.name} is not installed: pip install 'guiagent[train,farm]'"
         ) from None
-    host, _, port = listen.rpartition(":")
-    if not port.isascii() or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--listen {listen}: write PORT or HOST:PORT; 0 picks a free port")
+    from guiagent.serving import address_of
+
+    host, port = address_of(listen, "--listen")
     with contextlib.ExitStack() as held:
         answering, models = _upstream(upstream, policy, max_new_tokens, timeout, held)
-        asyncio.run(_serve(answering, models, run, host.strip("[]") or "127.0.0.1", int(port)))
+        asyncio.run(_serve(answering, models, run, host, port))
 
 
 def _upstream(

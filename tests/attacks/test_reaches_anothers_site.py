@@ -5,10 +5,12 @@ private folder, so there is no port to find.
 """
 
 import asyncio
+import io
 import os
 import socket
 import stat
 import subprocess
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -117,6 +119,20 @@ async def test_the_site_reads_no_files_of_the_host(devices: list[BrowserWithSite
     for path in (secret, Path("/etc/shadow"), Path("/etc/hostname"), Path.home() / ".bashrc"):
         assert (await title(devices[0], f"/read?path={path}")).startswith("no:"), path
     assert "root:x" in await title(devices[0], "/read?path=/etc/passwd")  # the sandbox's own
+
+
+async def test_a_link_in_the_place_of_a_folder_leads_no_check_to_the_host(
+    devices: list[BrowserWithSites], tmp_path: Path
+) -> None:
+    device = devices[0]
+    await device.reset(0, ResetSpec(), PAGE)
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/secret.txt").write_text("of the host")
+    linked = await device.exec([f"site:{NAME}", "sh", "-c", f"mv pages was; ln -s {tmp_path} pages"], 5)
+    assert linked.code == 0
+    for path in ("pages/", "pages/deep/"):
+        with zipfile.ZipFile(io.BytesIO(await device.get(f"site:{NAME}/{path}"))) as archive:
+            assert archive.namelist() == []
 
 
 async def test_a_page_reads_no_files_through_the_site(devices: list[BrowserWithSites]) -> None:

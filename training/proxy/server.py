@@ -8,25 +8,23 @@ import asyncio
 import base64
 import contextlib
 import hmac
-import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from guiagent.errors import FaultError, InfrastructureError, UsageError
+from guiagent.errors import FaultError, UsageError
+from guiagent.serving import listen, meanwhile, url_of
 from guiagent.types import Observation
 from training.proxy import chat as openai
 from training.proxy.session import Session
 from training.proxy.upstream import Upstream
 
 _STATUS = {"deadline": 504, "unreachable": 502, "bad_reply": 502, "context_too_long": 400}
-_LAST_WORDS_S = 2
 
 
 class Screen(Protocol):
@@ -136,6 +134,8 @@ class Proxy:
         if told.score is not None and not 0 <= told.score <= 1:
             raise UsageError("a score is between 0 and 1")
         async with session.calling:
+            if session.over.is_set():  # another request ended it meanwhile, and its name may be new again
+                raise UsageError("the episode is over already")
             self.close_session(session.name)
             await asyncio.to_thread(self.ended, session, told.score)
         return JSONResponse({"id": session.name, "steps": len(session.steps)})
@@ -206,41 +206,9 @@ async def _gone(request: Request, error: Exception) -> Response:
     return Response(status_code=400)
 
 
-class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to whoever runs it."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 @contextlib.asynccontextmanager
 async def serving(proxy: Proxy, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serve the proxy on the running loop; yield its address. Raises InfrastructureError if it is taken."""
-    try:
-        listener = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise InfrastructureError(
-            f"cannot listen on {host} port {port}: {why}; port 0 picks a free one"
-        ) from None
-    with contextlib.closing(listener):
-        server = _Server(
-            uvicorn.Config(
-                proxy.app(),
-                lifespan="off",
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=_LAST_WORDS_S,
-            )
-        )
-        web = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            shown = f"[{host}]" if ":" in host else host
-            yield f"http://{shown}:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await web
+    with contextlib.closing(listen(host, port, "port")) as listener:
+        async with meanwhile(proxy.app(), listener):
+            yield url_of(listener, host)

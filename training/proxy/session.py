@@ -5,9 +5,15 @@ from collections.abc import Callable, Sequence
 
 import xxhash
 
-from guiagent.errors import Fault
+from guiagent.errors import Fault, UsageError
 from guiagent.types import Call, PolicyOutput, Step
 from training.proxy.chat import Message, Picture, Reply
+
+# Of a session: what is recorded waits in memory for its end.
+_MOST_CALLS = 10_000
+_MOST_TOKENS = 1 << 24
+_MOST_BYTES = 1 << 30  # of replies, and of the pictures that calls showed last
+_MOST_ACTIONS = 10_000
 
 
 class Session:
@@ -27,12 +33,16 @@ class Session:
         self.calling = asyncio.Lock()  # an agent's calls are answered, and recorded, one after the other
         self._keep_frame = keep_frame
         self._max_steps = max_steps
+        self._calls = self._tokens = self._bytes = self._actions = 0
         self._acted = True  # since the last call
         self._context: list[int] = []  # tokens of the last call's context, with its completion
         self._shown: list[str] = []  # the pictures in it
 
     def exhausted(self, messages: Sequence[Message]) -> bool:
-        """Whether a call with these messages would begin a turn more than the episode may have."""
+        """Whether a call with these messages would begin a turn more than the episode may have, or whether
+        the session has grown as large as any may."""
+        if self._calls >= _MOST_CALLS or self._tokens >= _MOST_TOKENS or self._bytes >= _MOST_BYTES:
+            return True
         full = self._max_steps is not None and len(self.steps) >= self._max_steps
         return full and self._begins_turn(_last(messages))
 
@@ -65,6 +75,12 @@ class Session:
         shown = [self._keep_frame(picture.data) for picture in _pictures(messages)]
         self._add(Call(role, frames=shown, fresh=True, error=fault.message), "", _last(messages))
 
+    def acting(self, count: int) -> None:
+        """Count actions that are about to be done. Raises UsageError where they are too many."""
+        if self._actions + count > _MOST_ACTIONS:
+            raise UsageError(f"an episode has {_MOST_ACTIONS} actions at most: nothing was done")
+        self._actions += count
+
     def acted(self, actions: Sequence[dict[str, object]], error: str | None, milliseconds: float) -> None:
         """Note what the agent did on the device after its last call: the next call begins a turn."""
         self._acted = True
@@ -80,6 +96,9 @@ class Session:
         return picture is not None and _hash(picture) != self.steps[-1].frame
 
     def _add(self, call: Call, text: str, picture: Picture | None) -> None:
+        self._calls += 1
+        self._tokens += len(call.prompt_ids) + len(call.completion_ids)
+        self._bytes += len(text) + (len(picture.data) if picture is not None else 0)
         if self._begins_turn(picture):
             self._acted = False
             frame = self._keep_frame(picture.data) if picture is not None else ""

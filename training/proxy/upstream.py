@@ -1,7 +1,8 @@
 """What answers the proxy's calls: an engine of ours, or a server that speaks OpenAI's API, such as vLLM."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import httpx
 import msgspec
@@ -62,7 +63,7 @@ class EngineUpstream:
                 turns.append((message.role, [quoted]))
                 continue
             parts: list[EncodedPicture | list[int]] = [
-                encoder.picture(part.data) if isinstance(part, Picture) else encoder.plain(part)
+                self._picture(part) if isinstance(part, Picture) else encoder.plain(part)
                 for part in message.parts
             ]
             turns.append((_ROLES.get(message.role, message.role), parts))
@@ -82,6 +83,13 @@ class EngineUpstream:
             sampled.versions,
         )
 
+    def _picture(self, picture: Picture) -> EncodedPicture:
+        """Prepare a picture. One that breaks off is its sender's, never a fault of the device."""
+        try:
+            return self._encoder.picture(picture.data)
+        except FaultError:
+            raise UsageError("a picture cannot be read: it breaks off, or is damaged") from None
+
     def forget(self, conversation: str) -> None:
         self._engine.forget(conversation)
 
@@ -89,8 +97,11 @@ class EngineUpstream:
         """Leave the engine, which is others', as it is."""
 
 
+_Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+
+
 class _Logprob(msgspec.Struct):
-    logprob: float
+    logprob: Annotated[float, msgspec.Meta(le=1e-3)]  # rounding may lift one over 0
 
 
 class _Logprobs(msgspec.Struct):
@@ -100,13 +111,13 @@ class _Logprobs(msgspec.Struct):
 class _Choice(msgspec.Struct):
     message: msgspec.Raw
     finish_reason: str | None = "stop"
-    token_ids: list[int] | None = None
+    token_ids: list[_Id] | None = None
     logprobs: _Logprobs | None = None
 
 
 class _Completion(msgspec.Struct):
     choices: list[_Choice]
-    prompt_token_ids: list[int] | None = None
+    prompt_token_ids: list[_Id] | None = None
 
 
 class ServerUpstream:
@@ -125,6 +136,7 @@ class ServerUpstream:
         self._url = url.rstrip("/").removesuffix("/v1") + "/v1/chat/completions"
         self._model = model
         headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._timeout_s = timeout_s
         self._client = httpx.AsyncClient(timeout=timeout_s, headers=headers, trust_env=False)
 
     async def complete(
@@ -161,13 +173,16 @@ class ServerUpstream:
         raw = bytearray()
         headers = {"Content-Type": "application/json"}
         try:
-            async with self._client.stream("POST", self._url, content=body, headers=headers) as response:
+            async with (
+                asyncio.timeout(self._timeout_s),  # httpx's own starts anew with every byte
+                self._client.stream("POST", self._url, content=body, headers=headers) as response,
+            ):
                 async for chunk in response.aiter_bytes():
                     raw += chunk
                     if len(raw) > MAX_REPLY:
                         raise _fault("bad_reply", "the answer is too long")
                 status = response.status_code
-        except httpx.TimeoutException:
+        except (httpx.TimeoutException, TimeoutError):
             raise _fault("deadline", "no whole answer in time", retryable=True) from None
         except httpx.RequestError as error:
             raise _fault("unreachable", str(error) or type(error).__name__, retryable=True) from None

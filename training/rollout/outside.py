@@ -41,6 +41,8 @@ _KEPT = (
     "VIRTUAL_ENV",
 )  # of the environment: no secrets
 _LAST_WORDS = 2_000  # bytes of an agent's output that a fault looks at
+_ROUNDS = 20
+_POLL_S = 0.02
 MODEL = "policy"
 
 
@@ -185,6 +187,7 @@ class _Screen:
         if session.over.is_set():
             raise UsageError("the episode is over: nothing was done")
         end = next((i for i, action in enumerate(actions) if is_terminal(action)), len(actions))
+        session.acting(len(actions))
         done, began = actions[:end], time.perf_counter()
         if done:
             with self._noting():
@@ -210,7 +213,10 @@ class _Screen:
 
 
 class _Program:
-    """A program in a process group of its own, which ends whole with its context, or with this process."""
+    """A program in a process group of its own, which ends with its context, or with this process.
+
+    With its context also ends what it started outside its group, as long as that has its environment.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -241,11 +247,16 @@ class _Program:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+            await asyncio.to_thread(_end_all_with, f"OPENAI_BASE_URL={told['OPENAI_BASE_URL']}".encode())
             program._reading.cancel()
             await asyncio.gather(program._reading, return_exceptions=True)
 
     async def end(self) -> int:
-        return await self._process.wait()
+        """Wait until the program itself ends, whatever still holds its output; return its code."""
+        # `Process.wait` waits for the end of the output as well, which others may hold.
+        while (code := self._process.returncode) is None:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+        return code
 
     async def last_line(self) -> str:
         """The last line that it printed, of what fits into a fault."""
@@ -257,6 +268,28 @@ class _Program:
         assert self._process.stdout is not None
         while chunk := await self._process.stdout.read(65536):
             self._said = (self._said + chunk)[-_LAST_WORDS:]
+
+
+def _end_all_with(variable: bytes) -> None:
+    """Kill every process whose environment has this variable: an episode's address is no other's."""
+    for _ in range(_ROUNDS):  # one that is being killed may have started another
+        found = [pid for pid in _pids() if variable in _environment(pid)]
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
+
+
+def _pids() -> Iterator[int]:
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is another user's
+        return []
 
 
 def _fault(code: str, message: str) -> FaultError:

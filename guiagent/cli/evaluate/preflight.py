@@ -13,6 +13,7 @@ from eval.suites import find_suite
 from eval.suites.suite import Suite
 from guiagent.cli.common.farm import suite_farm
 from guiagent.cli.common.place import Place
+from guiagent.cli.common.plain import plain
 from guiagent.client.play import LOST, DeviceSlot, play
 from guiagent.episode import run_episode
 from guiagent.errors import UsageError
@@ -34,7 +35,7 @@ class Verdict:
     why: str
 
     def __str__(self) -> str:
-        return " ".join(f"{self.kind:7}  {self.task}  {self.why}".splitlines()).rstrip(" ;")
+        return plain(" ".join(f"{self.kind:7}  {self.task}  {self.why}".splitlines()).rstrip(" ;"))
 
 
 def preflight(name: str, only: list[str], devices: int, place: Place) -> bool:

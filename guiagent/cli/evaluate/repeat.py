@@ -20,6 +20,7 @@ from eval.run import Claim
 from eval.suites import find_suite
 from guiagent.agent import Agent, Limits
 from guiagent.cli.common.farm import own_farm
+from guiagent.cli.common.plain import plain
 from guiagent.cli.common.policy import PolicySettings, open_policy
 from guiagent.cli.farm.devices import SavedLease, save
 from guiagent.client import FarmClient, LeasedDevice
@@ -36,6 +37,7 @@ from rewards.catalogue import find_taskset
 FOLDER = "replayed"  # in the run's: a record for each repetition
 _TTL_S = 3600.0
 _LEAST_SIDE = 64
+_LONGEST = 300  # characters of a text that is shown
 
 
 @dataclass(frozen=True)
@@ -217,8 +219,8 @@ class _Work:
         where = (
             f"  at {told.box[0]},{told.box[1]} {told.box[2]}x{told.box[3]}" if told.stops and told.box else ""
         )
-        why = f"  {_plain(told.why)}" if told.why else ""
-        self._say(f"{name:9} {told.verdict + share:13} {_plain(told.did)}{where}{why}")
+        why = f"  {plain(told.why, _LONGEST)}" if told.why else ""
+        self._say(f"{name:9} {told.verdict + share:13} {plain(told.did, _LONGEST)}{where}{why}")
 
     def _say(self, line: str) -> None:
         self._console.print(line)
@@ -232,7 +234,7 @@ def _find(run: Path, id: str) -> tuple[Trajectory, Path]:
             begins += [(one, path) for one in store if one.id.startswith(id)]
     exact = [found for found in begins if found[0].id == id] or begins
     if len(exact) != 1:
-        names = ", ".join(one.id for one, _ in exact[:5])
+        names = plain(", ".join(one.id for one, _ in exact[:5]))
         raise UsageError(
             f"{len(exact)} episodes of {run} are called so: {names}" if exact else f"no episode {id} in {run}"
         )
@@ -263,8 +265,3 @@ def _taskset_of(folder: Path) -> str | None:
 
 def _value(score: Score | None) -> str:
     return "unknown" if score is None or score.value is None else f"{score.value:g}"
-
-
-def _plain(text: str) -> str:
-    """A text from a device or a model as it may be printed: nothing of it moves the cursor."""
-    return "".join(c if c.isprintable() else "?" for c in text)[:300]
