@@ -86,13 +86,18 @@ class Episode:
 
     The reward is the score of the task's own check, at the end and 0 before it. It ends where the environment
     or the agent ends it (terminated), or after the task's last step (truncated; the state is scored as well).
-    A fault is not a score: the episode is truncated with reward 0, and `info["fault"]` says what happened.
+    With `eager` the check runs after every step that acted, and a whole score ends the episode: for agents
+    that have no word for being done. A fault is not a score: the episode is truncated with reward 0, and
+    `info["fault"]` says what happened.
     """
 
-    def __init__(self, slot: DeviceSlot, max_steps: int | None = None, frame: Any = "png") -> None:
+    def __init__(
+        self, slot: DeviceSlot, max_steps: int | None = None, frame: Any = "png", *, eager: bool = False
+    ) -> None:
         self._slot = slot
         self._max_steps = max_steps
         self._spec = ObserveSpec(frame=frame)
+        self._eager = eager
         self._running: _Running | None = None
 
     async def reset(self, task: Task) -> tuple[str, Observation]:
@@ -135,11 +140,15 @@ class Episode:
         terminated = bool(ends) or (bool(acted) and task.ended(running.shown))
         limit = task.max_steps if self._max_steps is None else self._max_steps
         truncated = not terminated and running.steps >= limit
-        if not (terminated or truncated):
+        over = terminated or truncated
+        if not over and not (self._eager and acted):
             return Stepped(shown, 0.0, False, False, info)
-        self._running = None
         ending = _ending(ends)
         score = await self._slot.run(lambda device: task.check(device, running.shown, ending))
+        if not over and score.value != 1.0:
+            return Stepped(shown, 0.0, False, False, info)
+        terminated = terminated or not over
+        self._running = None
         if score.value is None:
             info["fault"] = {"origin": "task", "code": "unknown", "message": score.reason}
             return Stepped(shown, 0.0, False, True, info)

@@ -10,8 +10,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from eval.frames import Frame
 from eval.gym.episode import Episode
-from eval.gym.spaces import Frame, action_space, actions_of, screen_space
+from eval.gym.spaces import action_space, actions_of, screen_space
 from eval.stepping import SuiteTasks
 from guiagent.client.sync import Farm, connect
 

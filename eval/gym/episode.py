@@ -1,18 +1,15 @@
 """One task on one leased device, step by step, with its screens as arrays."""
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from eval import stepping
-from eval.gym.spaces import Frame
+from eval.frames import Frame, decoded
 from guiagent.actions import Action
 from guiagent.client.play import DeviceSlot
 from guiagent.protocols import Task
-from guiagent.types import Observation
 
 
 class Stepped(NamedTuple):
@@ -39,21 +36,14 @@ class Episode:
     async def reset(self, seed: int) -> tuple[Frame, dict[str, Any]]:
         """Set the task of a seed up. Raises FaultError where a second device cannot either."""
         instruction, shown = await self._playing.reset(self._task_of(seed))
-        self.frame = _decoded(shown, self._size)
+        self.frame = decoded(shown, self._size)
         return self.frame.copy(), {"instruction": instruction, "seed": seed}
 
     async def step(self, actions: Sequence[Action]) -> Stepped:
         made = await self._playing.step(actions)
         if not made.shown.unchanged:
-            self.frame = _decoded(made.shown, self._size)
+            self.frame = decoded(made.shown, self._size)
         return Stepped(self.frame.copy(), *made[1:])
 
     async def close(self) -> None:
         await self._playing.close()
-
-
-def _decoded(shown: Observation, size: tuple[int, int]) -> Frame:
-    """The frame as an array; a screen that changed its size is shown in the size that was promised."""
-    with Image.open(io.BytesIO(shown.frame), formats=["PNG"]) as image:
-        picture = image.convert("RGB")
-    return np.asarray(picture if picture.size == size else picture.resize(size), np.uint8)

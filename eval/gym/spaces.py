@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
+from eval.frames import Frame
 from guiagent.actions import (
     Action,
     Answer,
@@ -28,7 +28,6 @@ from guiagent.actions import (
 )
 from guiagent.errors import UsageError
 
-Frame = NDArray[np.uint8]
 WORDS = (
     *("click", "double_click", "right_click", "drag", "scroll_up", "scroll_down", "type", "enter", "wait"),
     *("long_press", "swipe", "back", "answer", "done"),

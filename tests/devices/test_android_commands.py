@@ -10,7 +10,6 @@ import pytest
 
 from devices.drivers import UnsupportedAction
 from devices.drivers.android import actions, emulator, frames, tree
-from devices.drivers.android.tree import TreeError
 from guiagent.actions import (
     Action,
     Click,
@@ -26,6 +25,7 @@ from guiagent.actions import (
 )
 from guiagent.errors import FaultError, InfrastructureError
 from guiagent.types import Node
+from guiagent.uiautomator import TreeError
 from tests.support import android_sdk
 
 

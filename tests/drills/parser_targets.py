@@ -34,6 +34,7 @@ from guiagent.dialects.conformance import expected
 from guiagent.errors import DialectError, Fault, FaultError, InfrastructureError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Node, Observation, Trajectory
+from guiagent.uiautomator import TreeError
 from rewards.judges.replies import read_json, read_score
 
 _SIZE = (160, 224)
@@ -200,7 +201,7 @@ def _phone(loop: asyncio.AbstractEventLoop) -> list[Target]:
             reads_good=False,
         ),
         Target("adb files", received, (parts, refusal), broken, reads_good=False),
-        Target("a phone's views", lambda data: tree.parse(data, 100, 100), (_XML,), (tree.TreeError,)),
+        Target("a phone's views", lambda data: tree.parse(data, 100, 100), (_XML,), (TreeError,)),
         Target("OSWorld's views", lambda data: xml_tree.told(_text(data)), (_XML, _VIEWS), (FaultError,)),
         Target(
             "a desktop's views",

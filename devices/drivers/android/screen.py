@@ -12,9 +12,9 @@ import xxhash
 
 from devices.drivers.android import frames, tree
 from devices.drivers.android.backend import Phone
-from devices.drivers.android.tree import TreeError
 from guiagent.errors import Fault, FaultError
 from guiagent.types import FrameFormat, Node
+from guiagent.uiautomator import TreeError
 
 _SETTLE_S = 3.0
 _SETTLE_POLL_S = 0.05

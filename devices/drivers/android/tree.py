@@ -1,15 +1,13 @@
 """Conversion of the XML of `uiautomator dump` to nodes. Pure; the XML is not trusted."""
 
-import re
 from xml.etree import ElementTree
 
 from guiagent.nodes import visible
 from guiagent.types import MAX_NAME, MAX_VALUE, Node, State
+from guiagent.uiautomator import bounds_of, root_of
 
-MAX_XML = 16 << 20
 _MAX_NODES = 1000
 _MAX_DEPTH = 200
-_BOUNDS = re.compile(r"\[(-?\d{1,6}),(-?\d{1,6})\]\[(-?\d{1,6}),(-?\d{1,6})\]")
 # The first of these that the name of a view's class ends in is its role; libraries prefix the names of their
 # own views (MaterialButton, SwitchCompat).
 _ROLES = {
@@ -47,29 +45,14 @@ _FIELDS = ("textbox", "combobox")
 _STATES: tuple[State, ...] = ("selected", "focused", "scrollable", "clickable", "long-clickable", "password")
 
 
-class TreeError(Exception):
-    """Data without a tree; the message says in one line what it contains."""
-
-
 def parse(xml: bytes, width: int, height: int) -> list[Node]:
     """Nodes in document order, without those outside the screen and those that have no text or function.
 
-    Raises TreeError for data that is not XML, has a document type (a dump never does), or has no nodes.
+    Raises guiagent.uiautomator.TreeError for what is no dump.
     """
-    start, end = xml.find(b"<?xml"), xml.rfind(b"</hierarchy>")
-    if start < 0 or end < 0 or len(xml) > MAX_XML:
-        raise TreeError(_first_line(xml) or "no answer")
-    document = xml[start : end + len(b"</hierarchy>")]
-    if b"<!" in document:
-        raise TreeError("a dump with a document type")
-    try:
-        root = ElementTree.fromstring(document)
-    except ElementTree.ParseError as error:
-        raise TreeError(f"not XML: {error}") from None
+    root = root_of(xml)
     nodes: list[Node] = []
     stack: list[tuple[ElementTree.Element, str | None, int]] = [(child, None, 0) for child in reversed(root)]
-    if not stack:
-        raise TreeError("a dump without a node")
     while stack and len(nodes) < _MAX_NODES:
         element, parent, depth = stack.pop()
         node = _node(element, str(len(nodes)), parent, (width, height))
@@ -82,11 +65,8 @@ def parse(xml: bytes, width: int, height: int) -> list[Node]:
 
 
 def _node(element: ElementTree.Element, id: str, parent: str | None, screen: tuple[int, int]) -> Node | None:
-    match = _BOUNDS.fullmatch(element.get("bounds", ""))
-    if match is None:
-        return None
-    left, top, right, bottom = map(int, match.groups())
-    box = visible((left, top, right - left, bottom - top), *screen)
+    bounds = bounds_of(element)
+    box = visible(bounds, *screen) if bounds else None
     text, hint = element.get("text", ""), element.get("hint", "")
     label = element.get("content-desc", "") or hint
     role = _role(element.get("class", ""))
@@ -120,7 +100,3 @@ def _states(element: ElementTree.Element, role: str) -> tuple[State, ...]:
     elif role in _FIELDS:
         states.add("editable")
     return tuple(sorted(states))
-
-
-def _first_line(data: bytes) -> str:
-    return data[:300].decode("utf-8", "replace").strip().partition("\n")[0]

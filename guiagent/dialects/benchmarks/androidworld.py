@@ -9,6 +9,8 @@ the screen, up and down as the finger moves, left and right against it.
 import json
 from typing import Any
 
+from pydantic import ValidationError
+
 from guiagent.actions import (
     Action,
     Answer,
@@ -24,7 +26,7 @@ from guiagent.actions import (
 )
 from guiagent.dialects.coordinates import CoordinateSpace, Size
 from guiagent.dialects.language import Language, Place, json_objects, optional_number, text_of
-from guiagent.errors import DialectError
+from guiagent.errors import DialectError, first_error
 
 _WAIT_MS = 1000  # what wait means to its agents
 _SWIPE_MS = 500
@@ -48,7 +50,20 @@ Action: one JSON object, in pixels of the picture, from the list:
 {"action_type": "status", "goal_status": "complete|infeasible"}"""
 _STEPS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 _BUTTONS = {"keyboard_enter": "enter", "navigate_home": "home", "navigate_back": "back"}
+_SPACE = CoordinateSpace("frame")
 _STATUS = {"complete": "success", "infeasible": "infeasible"}
+
+
+def actions_of(said: dict[str, Any], size: Size) -> list[Action]:
+    """The actions of one JSON action that is an object already, on a screen of `size` pixels.
+
+    Raises:
+        DialectError: it is no action of AndroidWorld.
+    """
+    try:
+        return _actions(said, Place(_SPACE, size))
+    except ValidationError as error:
+        raise DialectError(first_error(error.errors())) from None
 
 
 def _read(text: str, place: Place) -> list[Action]:
@@ -164,7 +179,7 @@ def androidworld() -> Language:
     return Language(
         "androidworld",
         _SYSTEM,
-        CoordinateSpace("frame"),
+        _SPACE,
         _read,
         _write,
         join=lambda words: "\n".join(f"Action: {word}" for word in words),
