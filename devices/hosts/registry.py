@@ -24,6 +24,7 @@ _BAD_MESSAGE = 1008
 _CLOSE_S = 1.0
 _SILENT = CLOSED + 408
 _FOREIGN = "it does not speak this version of the protocol: upgrade the host or the pool"
+_ELSEWHERE = "another pool instance may lead"
 _MAX_SLOTS = 256
 
 
@@ -44,6 +45,7 @@ class HostRegistry:
         self._attended: dict[str, WebSocket] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def endpoint(self, socket: WebSocket) -> None:
         await socket.accept()
@@ -65,7 +67,9 @@ class HostRegistry:
         """Accept a host and exchange messages with it, or refuse it. Raises TimeoutError if it is silent."""
         async with asyncio.timeout(messages.SILENCE_S):
             hello = messages.decode_to_pool(await socket.receive_bytes())
-        if not isinstance(hello, messages.Hello) or hello.protocol != messages.PROTOCOL:
+        if self._closed:
+            await _close(socket, TRY_LATER, _ELSEWHERE)
+        elif not isinstance(hello, messages.Hello) or hello.protocol != messages.PROTOCOL:
             await _refuse(socket, _FOREIGN)
         elif (reason := _objection(hello)) or (reason := self._rival(hello)):
             await _refuse(socket, reason)
@@ -100,7 +104,7 @@ class HostRegistry:
         try:
             await host.attend(socket.send_bytes, socket.receive_bytes)
         finally:
-            if self._attended.get(host.id) is socket:
+            if self._attended.get(host.id) is socket and not self._closed:
                 del self._attended[host.id]
                 self._leaving[host.id] = asyncio.create_task(self._miss(host))
 
@@ -123,11 +127,19 @@ class HostRegistry:
     def dismiss(self) -> None:
         """Close the connections of all hosts. One that is back in time keeps its devices and leases."""
         for socket in self._attended.values():
-            task = asyncio.create_task(_close(socket, TRY_LATER, "another pool instance may lead"))
+            task = asyncio.create_task(_close(socket, TRY_LATER, _ELSEWHERE))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
+        """Send all hosts away and admit no more.
+
+        A process that led and follows now goes on running: a host whose connection it kept would hear its
+        `Alive` for ever, and never look for the leader.
+        """
+        self._closed = True
+        self.dismiss()
+        await asyncio.gather(*self._closing)
         for task in self._leaving.values():
             task.cancel()
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from devices.api import leader
@@ -14,11 +15,38 @@ from devices.api.server import running
 from devices.config import PoolConfig
 from devices.hosts import messages
 from devices.hosts.host import SlotInfo
+from devices.pool.store import Deposed
 from devices.pool.store.postgres import Postgres
 from guiagent import wire
 from tests.support.canvas_device import DRIVERS, TOKEN
 
 LONG_S = 20.0
+
+
+@contextlib.asynccontextmanager
+async def joined(database: str, folder: Path) -> AsyncIterator[ClientConnection]:
+    """A host of a pool that leads."""
+    config = PoolConfig(state_dir=folder, port=0, token=TOKEN, devices=[], database=database)
+    async with running(config, DRIVERS) as farm:
+        await farm.service.settled()
+        url = farm.endpoint.url.replace("http", "ws") + wire.HOSTS + "/join"
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with connect(url, additional_headers=headers, proxy=None) as host:
+            slots = [SlotInfo("there.sim-0", "sim", 100, 100)]
+            hello = messages.Hello("there", "a session", slots, messages.PROTOCOL)
+            await host.send(messages.encode(hello))
+            assert isinstance(messages.decode_to_host(await host.recv()), messages.Welcome)
+            yield host
+
+
+async def sent_away(host: ClientConnection) -> bool:
+    """Whether the pool ends the connection of a host that goes on saying that it lives."""
+    with pytest.raises(ConnectionClosed):
+        async with asyncio.timeout(LONG_S):
+            while True:
+                await host.recv()
+                await host.send(messages.encode(messages.Alive()))
+    return host.close_code == wire.TRY_LATER
 
 
 async def test_hosts_are_dismissed_when_the_leadership_is_in_doubt(
@@ -35,25 +63,29 @@ async def test_hosts_are_dismissed_when_the_leadership_is_in_doubt(
         write(self, events)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Postgres, "write", held_up)
-    config = PoolConfig(state_dir=tmp_path, port=0, token=TOKEN, devices=[], database=database)
-    async with running(config, DRIVERS) as farm:
-        await farm.service.settled()
-        url = farm.endpoint.url.replace("http", "ws") + wire.HOSTS + "/join"
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        try:
-            async with connect(url, additional_headers=headers, proxy=None) as host:
-                slots = [SlotInfo("there.sim-0", "sim", 100, 100)]
-                hello = messages.Hello("there", "a session", slots, messages.PROTOCOL)
-                await host.send(messages.encode(hello))
-                assert isinstance(messages.decode_to_host(await host.recv()), messages.Welcome)
-                silent.set()
-                with pytest.raises(ConnectionClosed):
-                    async with asyncio.timeout(LONG_S):
-                        while True:
-                            await host.recv()
-                            await host.send(messages.encode(messages.Alive()))
-                assert host.close_code == wire.TRY_LATER
-        finally:
+    try:
+        async with joined(database, tmp_path) as host:
+            silent.set()
+            assert await sent_away(host)
             answers.set()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)
+    finally:
+        answers.set()
+
+
+async def test_hosts_are_dismissed_by_a_leader_that_is_replaced_before_it_is_in_doubt(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database crashes, and another instance has the lock before this one has noticed."""
+    replaced = threading.Event()
+    write = Postgres.write
+
+    def deposed_once(self: Postgres, events: object) -> None:
+        if replaced.is_set():
+            replaced.clear()
+            raise Deposed
+        write(self, events)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Postgres, "write", deposed_once)
+    async with joined(database, tmp_path) as host:
+        replaced.set()
+        assert await sent_away(host)
