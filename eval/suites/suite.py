@@ -29,6 +29,8 @@ class Suite:
     oracle: bool = True  # whether `OraclePolicy` can read the solution from its tasks
     sites: tuple[str, ...] = ()  # web applications that devices are leased with
     content: str = ""  # digest of the files that define the tasks; "" if there are none
+    programs: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The program that a task starts on its desktop, such as "gimp", by task. The digest ignores them."""
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
     """Ways to count tasks together, such as "app": which group each task is in. The digest ignores them."""
 

@@ -1,13 +1,15 @@
-"""Where a suite is run: devices of another kind, image or size, a config, a pool; and `tasks preflight`."""
+"""Where a suite is run: devices of another kind, image or size, a config, a pool; what it lacks there; and
+`tasks preflight`."""
 
 from pathlib import Path
 
 import pytest
 
 from eval.suites import find_suite
+from guiagent.cli.common.farm import require_applications
 from guiagent.cli.common.place import Place
 from guiagent.cli.evaluate.preflight import verdict
-from guiagent.errors import Fault, UsageError
+from guiagent.errors import Fault, MissingProgram, UsageError
 from guiagent.types import Score, Trajectory
 from tests.support.osworld_assets import TASKS
 
@@ -43,6 +45,19 @@ def test_what_contradicts_itself_or_makes_no_sense_is_refused(tmp_path: Path) ->
         Place(config=tmp_path / "x.toml", pool="http://127.0.0.1:1").of(SUITE)
     with pytest.raises(UsageError, match="names no devices"):
         Place(device="a desktop").of(SUITE)
+
+
+def test_what_a_suite_lacks_is_one_line_before_anything_starts(tmp_path: Path) -> None:
+    programs = tmp_path / "usr/bin"
+    programs.mkdir(parents=True)
+    (programs / "xterm").touch()
+    terminal = find_suite("desktop").only(["os-*"])
+    require_applications(terminal, tmp_path)
+    both = find_suite("desktop").only(["os-*", "gimp-*", "vlc-*"])
+    with pytest.raises(MissingProgram) as raised:
+        require_applications(both, tmp_path)
+    assert str(raised.value).startswith("5 of 11 tasks")
+    assert "(gimp, vlc): sudo scripts/farm desktop applications" in str(raised.value)
 
 
 def test_verdicts_of_an_agent_that_does_nothing() -> None:

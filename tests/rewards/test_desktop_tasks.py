@@ -14,17 +14,12 @@ from guiagent.errors import UsageError
 from guiagent.policies import ScriptedPolicy
 from rewards.audit import audit
 from rewards.catalogue import find_taskset
-from rewards.tasksets.desktop import TEMPLATES, DesktopTasks, export
+from rewards.tasksets.desktop import PROGRAMS, TEMPLATES, DesktopTasks, export
 from rewards.tasksets.osworld import Osworld
 from rewards.tasksets.osworld.support import lacking
 from tests.support.desktops import running
 
 SEED = 1_000_000_000
-PROGRAMS = {
-    "chrome": "chromium", "gimp": "gimp", "vlc": "vlc", "thunderbird": "thunderbird", "editor": "mousepad",
-    "os": "xterm", "libreoffice_calc": "localc", "libreoffice_writer": "lowriter",
-    "libreoffice_impress": "loimpress",
-}  # fmt: skip
 IDLE = {"does nothing": lambda: ScriptedPolicy([])}
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from devices.drivers.desktop.applications import command_for
 from eval.suites.suite import Suite
 from guiagent.cli.common.place import HERE, Place
 from guiagent.client import FarmClient
 from guiagent.client.local_pool import endpoint_of, private_pool
 from guiagent.client.still import STILL
+from guiagent.errors import MissingProgram
 from guiagent.storage.atomic import write_file
 from training.config import TrainConfig
 
@@ -53,15 +55,35 @@ async def _pool_of(*devices: str, port: int) -> AsyncIterator[Farm]:
 
 @asynccontextmanager
 async def suite_farm(suite: Suite, devices: int, place: Place = HERE) -> AsyncIterator[Farm | None]:
-    """Start devices for a suite, or connect to the pool that has them; None for a suite of pictures."""
+    """Start devices for a suite, or connect to the pool that has them; None for a suite of pictures.
+
+    Raises MissingProgram if an application of the suite's tasks is missing on the desktops of this machine.
+    """
     if suite.device == STILL:
         yield None
     elif place.pool is not None:
         async with _running(place.pool) as farm:
             yield farm
     else:
+        if suite.device == "desktop" and place.config is None:  # a config may name another system
+            require_applications(suite)
         async with _pool_of(*place.words(suite, devices), port=0) as farm:
             yield farm
+
+
+def require_applications(suite: Suite, root: Path = Path("/")) -> None:
+    """Raise MissingProgram if the system below `root` lacks a program of the suite's tasks."""
+    lacking = {
+        task: program
+        for task, program in suite.programs.items()
+        if task in suite.tasks and command_for(program, root) is None
+    }
+    if lacking:
+        names = ", ".join(sorted(set(lacking.values())))
+        raise MissingProgram(
+            f"{len(lacking)} of {len(suite.tasks)} tasks of {suite.name} need applications that are not "
+            f"installed ({names}): sudo scripts/farm desktop applications"
+        )
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from eval.suites.suite import Suite
 from guiagent.cli.common.farm import suite_farm
 from guiagent.client.play import LOST, DeviceSlot, play
 from guiagent.client.still import StillSlot
-from guiagent.errors import FaultError, UsageError
+from guiagent.errors import Fault, FaultError, UsageError
 from guiagent.protocols import Provable, Taskset
 from rewards.audit import Proof, audit
 from rewards.catalogue import find_taskset
@@ -33,7 +33,7 @@ def audit_suite(name: str, only: list[str], seeds: int | None, devices: int) -> 
     if bare := sorted({task for task, seed in jobs if not isinstance(taskset.task(task, seed), Provable)}):
         raise UsageError(f"{len(bare)} tasks of {name} have no oracle and no mutants, such as {bare[0]}")
     console = Console()
-    unsound = asyncio.run(_prove(suite, taskset, jobs, devices, console))
+    unsound = asyncio.run(_prove(suite.only(only) if only else suite, taskset, jobs, devices, console))
     console.print(f"{len(jobs)} proofs, {len(jobs) - unsound} sound")
     return unsound == 0
 
@@ -49,14 +49,18 @@ async def _prove(
         nonlocal unsound
         attempts[job] += 1
         try:
-            proof = await slot.run(lambda device: audit(lambda: _provable(taskset, *job), device))
+            proof: Proof | Fault = await slot.run(
+                lambda device: audit(lambda: _provable(taskset, *job), device)
+            )
         except FaultError as error:
-            if attempts[job] == _ATTEMPTS or error.fault.origin not in LOST:
-                raise
-            return True
+            if error.fault.origin in LOST:
+                if attempts[job] == _ATTEMPTS:
+                    raise
+                return True
+            proof = error.fault
         await slot.close()  # every proof begins on a device that nobody has used
-        unsound += bool(proof.failures)
-        console.print(_row(proof), soft_wrap=True, highlight=False)
+        unsound += isinstance(proof, Fault) or bool(proof.failures)
+        console.print(_row(*job, proof), soft_wrap=True, highlight=False)
         return False
 
     async with suite_farm(suite, devices) as farm:
@@ -80,10 +84,12 @@ def _provable(taskset: Taskset, name: str, seed: int) -> Provable:
     return task
 
 
-def _row(proof: Proof) -> str:
+def _row(task: str, seed: int, proof: Proof | Fault) -> str:
+    if isinstance(proof, Fault):
+        return f"{task}  seed {seed}  not proved: {proof.origin} ({proof.code}): {proof.message}"
     lucky = proof.null.get("random")
     said = "; ".join(proof.failures) or (
         f"sound: oracle 1, {len(proof.mutants)} mutants below 1, {len(proof.null)} null agents"
         + (f" (random was lucky: {lucky})" if lucky else "")
     )
-    return f"{proof.task}  seed {proof.seed}  {said}"
+    return f"{task}  seed {seed}  {said}"

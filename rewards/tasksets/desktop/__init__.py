@@ -13,6 +13,18 @@ from rewards.tasksets.osworld.schema import read
 TEMPLATES: dict[str, Template] = {
     one.name: one for module in (system, office, programs) for one in module.TEMPLATES
 }
+PROGRAMS = {
+    "chrome": "chromium",
+    "editor": "mousepad",
+    "gimp": "gimp",
+    "libreoffice_calc": "localc",
+    "libreoffice_impress": "loimpress",
+    "libreoffice_writer": "lowriter",
+    "os": "xterm",
+    "thunderbird": "thunderbird",
+    "vlc": "vlc",
+}
+"""The program of a template's first application; a system without it cannot play the task."""
 
 
 class DesktopTasks:
