@@ -13,6 +13,7 @@ test: setup check  ## everything but virtual machines, the long drills and the b
 	@scripts/farm browser desktop phone pool tests || $(MISSING)
 	@scripts/osworld
 	@scripts/qwen
+	@scripts/sites data tracker
 	$(BIN)/python -m pytest -n 2 --dist loadfile || $(BIN)/python -m tests.support.again $$?
 
 test-vm: setup  ## the tests of virtual machines; makes their guest image first (root, minutes)
@@ -21,7 +22,7 @@ test-vm: setup  ## the tests of virtual machines; makes their guest image first 
 	$(BIN)/python -m pytest -m "vm and not drill" || $(BIN)/python -m tests.support.again $$?
 
 test-doors: setup  ## the doors, each with the packages of others that come in by it, in environments of their own
-	@scripts/farm browser || $(MISSING)
+	@scripts/farm browser phone doors || $(MISSING)
 	@scripts/doors
 	$(BIN)/python -m pytest -m doors || $(BIN)/python -m tests.support.again $$?
 
@@ -48,7 +49,7 @@ setup:
 	@scripts/setup test
 
 clean:
-	rm -rf .venv .venv-door-* .venv-osworld .venv-peers .venv-qwen .venv-trl .venv-vllm .wheels .gpu-site runs
+	rm -rf .venv .venv-door-* .venv-osworld .venv-peers .venv-qwen .venv-sites .venv-trl .venv-vllm .wheels .gpu-site runs
 
 # Tests of what is missing are skipped, and counted by reason at the end; on a CI machine that is a failure.
 MISSING = [ -z "$$CI" ]

@@ -52,7 +52,7 @@ def test_a_package_brings_a_taskset_and_a_suite(installed: Path) -> None:
 def test_without_the_package_its_names_are_unknown_and_with_it_they_are_suggested(installed: Path) -> None:
     with pytest.raises(UsageError, match="no suite 'kiosc'; did you mean 'kiosk'"):
         find_suite("kiosc")
-    with pytest.raises(UsageError, match="no taskset 'nothing like it'; known: kiosk, lab"):
+    with pytest.raises(UsageError, match="no taskset 'nothing like it'; known: desktop, kiosk, lab"):
         find_taskset("nothing like it")
 
 

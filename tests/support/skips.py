@@ -16,7 +16,6 @@ ALLOWED = {
     r"this kind has no '\w+'": "one contract for all kinds; what a kind lacks its own tests refuse",
     r"does everything": "the same: a kind that lacks nothing",
     r"without root a desktop cannot take /": "in a user namespace the mounts below it are locked",
-    r"the site \w+ is not installed": "each is an environment of its own, which who wants the site installs",
     r"bitsandbytes": "its 8-bit optimiser runs on CUDA alone",
 }
 
