@@ -63,6 +63,7 @@ SHORTER = [
     (r"^(guiagent eval .*)$", r"\1 --episodes 1 --devices 2"),
     (r"^(guiagent tasks audit lab)\b.*", r"\1 --task reach-4 --devices 1"),
     (r"^(guiagent tasks audit phone)\b.*", r"\1 --task settings-switch --devices 1"),
+    (r"^(guiagent tasks audit web)\b.*", r"\1 --task tracker-resolve --devices 1 --seeds 1"),
     (r"^(guiagent (?:propose|synthesize) .*)--n \d+", r"\1--n 1"),
     (r"\bbrowser=4\b", "browser=3"),
     (r"\bbrowser=8\b", "browser=1"),
