@@ -129,6 +129,9 @@ async def test_a_killed_browser_is_a_fault_and_is_replaced(browsers: Running) ->
     script = "document.body.innerHTML = '<h1>' + SEED + '</h1>'"
     text = ObserveSpec(probes={"text": "document.body.innerText"})
     async with FarmClient(browsers.endpoint.url, TOKEN) as client:
+        async with asyncio.timeout(60):  # one that is killed while it starts is started again by its driver
+            while any(one.state != "ready" for one in browsers.service.views.farm().devices):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         device = await client.lease("browser", grants=("exec",))
         shown = await device.reset(42, ResetSpec(script=script), text)
         assert shown.probes == {"text": "42"}
