@@ -48,9 +48,19 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-async def run(app: App, listener: socket.socket, token: str, longest_message: int = 1 << 20) -> None:
-    """Serve until SIGINT or SIGTERM. Messages over WebSockets have at most `longest_message` bytes."""
-    server = _server(with_token(app, token), longest_message)
+async def run(
+    app: App,
+    listener: socket.socket,
+    token: str,
+    announce: Callable[[], None],
+    longest_message: int = 1 << 20,
+) -> None:
+    """Serve until SIGINT or SIGTERM. Messages over WebSockets have at most `longest_message` bytes.
+
+    `announce` is called once requests are answered: a signal that comes after it ends the server in order,
+    where one that came before its handler would end the process with what it holds.
+    """
+    server = _server(with_token(app, token), longest_message, announce)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
     await server.serve([listener])
@@ -68,7 +78,9 @@ async def meanwhile(app: App, listener: socket.socket) -> AsyncIterator[None]:
         await web
 
 
-def _server(app: App, longest_message: int = 1 << 20) -> "_Server":
+def _server(
+    app: App, longest_message: int = 1 << 20, announce: Callable[[], None] = lambda: None
+) -> "_Server":
     return _Server(
         uvicorn.Config(
             app,
@@ -77,12 +89,22 @@ def _server(app: App, longest_message: int = 1 << 20) -> "_Server":
             server_header=False,
             ws_max_size=longest_message,
             timeout_graceful_shutdown=_LAST_WORDS_S,
-        )
+        ),
+        announce,
     )
 
 
 class _Server(uvicorn.Server):
     """A uvicorn server that leaves signals to whoever runs it, after which it can give devices back."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._announce()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

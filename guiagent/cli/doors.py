@@ -55,7 +55,7 @@ def openenv(
             async with FarmClient(endpoint.url, endpoint.token) as farm:
                 await farm.devices()  # a pool that is away is said now
                 sessions = Sessions(tasks, farm, devices, max_steps, idle)
-                print(f"serving  {serving.url_of(listener, host)}{shown}", flush=True)
-                await serving.run(application(sessions), listener, token)
+                ready = f"serving  {serving.url_of(listener, host)}{shown}"
+                await serving.run(application(sessions), listener, token, lambda: print(ready, flush=True))
 
         asyncio.run(serve())

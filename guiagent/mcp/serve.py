@@ -40,8 +40,8 @@ async def over_http(
                 transport_security=_named(host),
                 session_idle_timeout=settings.idle_s,
             )
-            announce(serving.url_of(listener, host) + PATH)
-            await serving.run(app, listener, token)
+            url = serving.url_of(listener, host) + PATH
+            await serving.run(app, listener, token, lambda: announce(url))
 
 
 def _named(host: str) -> TransportSecuritySettings:
