@@ -71,7 +71,10 @@ SHORTER = [
     (r"^(count|warm) = \d+", r"\1 = 1"),
 ]
 LONG = [
-    (r"^make demo$|^guiagent (compare|judge again|eval --suite phone)\b", pytest.mark.drill),
+    (
+        r"^make demo$|^guiagent (compare|judge again|(eval --suite|tasks audit) web|eval --suite phone)\b",
+        pytest.mark.drill,
+    ),
     (r"^guiagent propose .*--policy ", pytest.mark.drill),  # which tries what it proposes
     (r"^guiagent train --recipe (zero|lab|tiny-\w+) ", pytest.mark.drill),
     (r"^cp .*runs/", pytest.mark.drill),  # of what a long one made
