@@ -67,10 +67,11 @@ class Peer:
         heard = asyncio.ensure_future(self.reader.read(CHUNK))
         try:
             await asyncio.wait((task, heard), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                if not heard.result():
+            if heard.done():  # its next request may come in the moment in which `work` ends
+                if data := heard.result():
+                    self.http.receive_data(data)
+                elif not task.done():
                     raise EOFError
-                self.http.receive_data(heard.result())
             await task
         finally:
             await cancel(task, heard)

@@ -7,12 +7,15 @@ import ipaddress
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
+import h11
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devices.egress.peer import Peer
 from devices.egress.proxy import EgressProxy
 from devices.egress.rules import Address, Block, Name, Public, canonical, is_public, parse, permits, plain
 from guiagent.errors import UsageError
@@ -451,3 +454,22 @@ async def test_a_redirect_to_a_private_address_ends_at_the_proxy() -> None:
             answer = await client.get(url, follow_redirects=True)
         assert answer.status_code == 403
         assert (door.connections, secret.connections) == (1, 0)
+
+
+async def test_a_request_that_comes_in_the_moment_its_predecessor_is_answered_is_not_lost() -> None:
+    reader = asyncio.StreamReader()
+    reader.feed_data(b"GET http://a.test/1 HTTP/1.1\r\nHost: a.test\r\n\r\n")
+    http = h11.Connection(h11.SERVER)
+    client = Peer(http, reader, cast(asyncio.StreamWriter, None))  # it writes nothing here
+    assert isinstance(await client.next(), h11.Request)
+    assert isinstance(await client.next(), h11.EndOfMessage)
+
+    async def answer() -> None:
+        http.send(h11.Response(status_code=204, headers=[]))
+        http.send(h11.EndOfMessage())
+        reader.feed_data(b"GET http://a.test/2 HTTP/1.1\r\nHost: a.test\r\n\r\n")
+
+    await client.while_here(answer())
+    http.start_next_cycle()
+    following = await asyncio.wait_for(client.next(), 5)
+    assert isinstance(following, h11.Request) and following.target == b"http://a.test/2"
