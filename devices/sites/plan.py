@@ -15,7 +15,7 @@ _FILE = 256 << 20  # bytes of a file
 _USER = 1000
 _KEEPER = "/run/keeper.py"
 # The part of /etc that applications need and everybody may read.
-_ETC = ("alternatives", "ld.so.cache", "mime.types", "php", "ssl/openssl.cnf", "localtime", "fonts")
+_ETC = ("alternatives", "ld.so.cache", "mime.types", "ssl/openssl.cnf", "localtime", "fonts")
 _ACCOUNTS = {
     "etc/passwd": f"root:x:0:0:root:/root:/bin/sh\nuser:x:{_USER}:{_USER}:User:/tmp/home:/bin/sh\n",
     "etc/group": f"root:x:0:\nuser:x:{_USER}:\n",
