@@ -172,17 +172,7 @@ def _slot(suite: Suite, label: str, farm: FarmClient | None) -> _Slot:
         return StillSlot()
     if farm is None:
         raise UsageError(f"suite {suite.name} needs a farm with a {suite.device}")
-    return DeviceSlot(
-        partial(
-            farm.lease,
-            suite.device,
-            needs=suite.needs,
-            grants=suite.grants,
-            label=label,
-            egress=EGRESS,
-            wait=LEASE_WAIT_S,
-        )
-    )
+    return DeviceSlot(partial(farm.lease, **suite.lease, label=label, egress=EGRESS, wait=LEASE_WAIT_S))
 
 
 class Claim(msgspec.Struct, forbid_unknown_fields=True):

@@ -56,11 +56,7 @@ class SuiteTasks:
 
     def slot(self, client: FarmClient, label: str) -> DeviceSlot:
         suite = self.suite
-        return DeviceSlot(
-            lambda: client.lease(
-                suite.device, needs=suite.needs, grants=suite.grants, label=label, wait=_LEASE_WAIT_S
-            )
-        )
+        return DeviceSlot(lambda: client.lease(**suite.lease, label=label, wait=_LEASE_WAIT_S))
 
 
 class Stepped(NamedTuple):

@@ -4,6 +4,7 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypedDict
 
 import msgspec
 import xxhash
@@ -11,6 +12,14 @@ import xxhash
 from guiagent.errors import UsageError, nearest
 from guiagent.seeds import EVALUATION, checked
 from guiagent.wire import Grant
+
+
+class LeaseTerms(TypedDict):
+    """What every lease of a suite's device asks for, as keywords of `FarmClient.lease`."""
+
+    kind: str
+    needs: tuple[str, ...]
+    grants: tuple[Grant, ...]
 
 
 @dataclass(frozen=True)
@@ -41,9 +50,10 @@ class Suite:
             raise ValueError(f"suite {self.name}: a task is listed twice")
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Features that a device is leased by, beside its kind."""
-        return tuple(f"site:{name}" for name in self.sites)
+    def lease(self) -> LeaseTerms:
+        """The terms on which its devices are leased."""
+        needs = tuple(f"site:{name}" for name in self.sites)
+        return {"kind": self.device, "needs": needs, "grants": self.grants}
 
     @property
     def tasks(self) -> tuple[str, ...]:

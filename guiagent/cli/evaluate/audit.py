@@ -67,13 +67,7 @@ async def _prove(
         if farm is None:
             await play(jobs, [StillSlot()], prove)
         else:
-            lease = partial(
-                farm.client.lease,
-                suite.device,
-                needs=suite.needs,
-                grants=suite.grants,
-                label=f"audit {suite.name}",
-            )
+            lease = partial(farm.client.lease, **suite.lease, label=f"audit {suite.name}")
             await play(jobs, [DeviceSlot(lease) for _ in range(devices)], prove)
     return unsound
 

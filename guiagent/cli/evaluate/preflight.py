@@ -78,7 +78,7 @@ async def _fly(
     async with suite_farm(suite, devices, place) as farm:
         if farm is None:
             raise UsageError(f"suite {suite.name} is of pictures, which need no set-up")
-        lease = partial(farm.client.lease, suite.device, grants=suite.grants, label=f"preflight {suite.name}")
+        lease = partial(farm.client.lease, **suite.lease, label=f"preflight {suite.name}")
         await play(suite.tasks, [DeviceSlot(lease) for _ in range(devices)], fly)
 
 
