@@ -1,9 +1,11 @@
 """Leader election among pool instances that share one PostgreSQL: one leads, the others forward to it.
 
 The lease table is in the leader's memory. An instance that takes over starts from the stored state, as after
-a restart: tokens keep rising, and every lease counts as renewed at that moment. There are never two active
-leaders: a commit checks the epoch (see `devices.pool.store.postgres`), and a leader that could not confirm
-its leadership for `_ANSWERS_FOR_S` stops answering before another may replace it (`_EVICTED_AFTER_S`).
+a restart: tokens keep rising. Only one leader can grant or end a lease: a commit checks the epoch (see
+`devices.pool.store.postgres`). A leader that could not confirm its leadership for `ANSWERS_FOR_S` stops
+answering before another may evict it (`_EVICTED_AFTER_S`). Where the database crashed, its lock is free at
+once, and the former leader may go on renewing leases for so long: every lease counts as renewed at the end of
+that time.
 """
 
 import asyncio
@@ -31,7 +33,7 @@ from devices.api.forward import (
     with_body,
 )
 from devices.api.problems import problem_response
-from devices.pool.store import Deposed, Store
+from devices.pool.store import ANSWERS_FOR_S, Deposed, Store
 from guiagent import wire
 from guiagent.errors import InfrastructureError
 
@@ -44,9 +46,8 @@ _log = logging.getLogger(__name__)
 
 _CAMPAIGN_EVERY_S = 0.25
 _CONFIRM_EVERY_S = 0.5
-_ANSWERS_FOR_S = 3.0  # after the last confirmation of the leadership
 _EVICTED_AFTER_S = (
-    6.0  # without a sign of life; more than _ANSWERS_FOR_S, so that the old leader has stopped answering
+    6.0  # without a sign of life; more than ANSWERS_FOR_S, so that the old leader has stopped answering
 )
 _PATIENCE_S = 5.0  # how long a request waits for a leader
 
@@ -173,7 +174,7 @@ class Member:
         """
         while True:
             await asyncio.sleep(
-                max(0.0, self._confirmed + _ANSWERS_FOR_S - time.monotonic()) or _CAMPAIGN_EVERY_S
+                max(0.0, self._confirmed + ANSWERS_FOR_S - time.monotonic()) or _CAMPAIGN_EVERY_S
             )
             if self._leading() is None:
                 service.dismiss_hosts()
@@ -193,7 +194,7 @@ class Member:
 
     def _leading(self) -> ASGIApp | None:
         """The leader's application if this instance has confirmed its leadership recently, else None."""
-        return self._app if time.monotonic() - self._confirmed < _ANSWERS_FOR_S else None
+        return self._app if time.monotonic() - self._confirmed < ANSWERS_FOR_S else None
 
     async def _follow(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward the request to the leader, or wait until there is one, which may be this instance."""

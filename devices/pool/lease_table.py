@@ -302,13 +302,14 @@ class Pool:
         ends: Mapping[str, Fault],
         now: float,
         marks: Iterable[Marked] = (),
+        overlap_s: float = 0.0,
     ) -> list[Event]:
         """Restore the state that a former process stored; return the leases that ended by it.
 
-        Tokens keep rising, marks are kept, and every lease counts as just renewed. A lease on a device that
-        this farm no longer has ends, and so does one of a tenant that it no longer knows, who could neither
-        renew nor release it; a lease on a device of a joining host ("host.browser-0") waits `_REJOIN_S` for
-        that host.
+        Tokens keep rising, marks are kept, and every lease counts as renewed when that process may last have
+        done so, `overlap_s` from now. A lease on a device that this farm no longer has ends, and so does one
+        of a tenant that it no longer knows, who could neither renew nor release it; a lease on a device of a
+        joining host ("host.browser-0") waits `_REJOIN_S` for that host.
         """
         # The tenants of ended leases are not stored, so anyone with the lease's id gets the reason.
         self._ends.update((id, (None, fault)) for id, fault in ends.items())
@@ -327,7 +328,7 @@ class Pool:
                 self._raise_token(lease.device, lease.token + 1)
                 gone.append(Ended(lease, removed, lease.token + 1))
                 continue
-            lease.expires, lease.since = now + lease.ttl, now
+            lease.expires, lease.since = now + overlap_s + lease.ttl, now
             self.leases[lease.id] = lease
             slot = self.slots.setdefault(lease.device, _lost(lease.device))
             if slot.state is DeviceState.LOST:

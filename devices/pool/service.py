@@ -106,7 +106,7 @@ class PoolService:
         """Run the farm until cancelled. Raises InfrastructureError if its devices cannot run here."""
         past = self._store.load()
         now = self._clock.monotonic()
-        gone = self._pool.restore(past.tokens, past.leases, past.ends, now, past.marks)
+        gone = self._pool.restore(past.tokens, past.leases, past.ends, now, past.marks, past.overlap_s)
         for info in self._local.slots:
             self._local.fence(info.id, self._pool.slots[info.id].token)
         self._changed(gone)

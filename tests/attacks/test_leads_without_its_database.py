@@ -52,7 +52,7 @@ async def sent_away(host: ClientConnection) -> bool:
 async def test_hosts_are_dismissed_when_the_leadership_is_in_doubt(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leader, "_ANSWERS_FOR_S", 1.0)
+    monkeypatch.setattr(leader, "ANSWERS_FOR_S", 1.0)
     silent = threading.Event()
     answers = threading.Event()
     write = Postgres.write

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,8 @@ from websockets.exceptions import InvalidStatus
 
 from devices.api import leader
 from devices.api.server import Running, running
+from devices.leases import Event
+from devices.pool.store import postgres
 from devices.pool.store.postgres import Postgres
 from guiagent import wire
 from guiagent.actions import Click
@@ -25,6 +28,7 @@ from tests.support.canvas_device import DRIVERS, TOKEN, farm_of
 from tests.support.postgres import Server
 from tests.support.stores import Place
 
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 COUNT = ObserveSpec(frame="none", probes={"clicks": "how many"})
 
 Start = Callable[[str], contextlib.AbstractAsyncContextManager[Running]]
@@ -136,8 +140,7 @@ async def test_a_deposed_leader_acknowledges_nothing_and_stands_again(instance: 
     async with instance("a") as farm, FarmClient(farm.endpoint.url, TOKEN) as client:
         kept = await client.lease("sim")
         Place(dsn=database).rows("UPDATE leader SET epoch = epoch + 1, url = 'http://127.0.0.1:1'")
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        async with httpx.AsyncClient(base_url=farm.endpoint.url, headers=headers) as http:
+        async with httpx.AsyncClient(base_url=farm.endpoint.url, headers=HEADERS) as http:
             refused = await http.post(wire.LEASES, json={"kind": "sim", "wait_s": 0.0})
         assert (refused.status_code, refused.json()["code"], refused.json()["retryable"]) == (
             503,
@@ -166,6 +169,46 @@ async def test_the_leader_outlasts_a_crash_of_the_database(instance: Start, post
         assert (await kept.act([Click(x=1, y=1)], COUNT)).probes == {"clicks": 2}  # its device ran on
 
 
+async def test_what_a_leader_renews_that_has_been_replaced_unnoticed_is_not_dropped(
+    instance: Start, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends the leader's session, which frees the lock; another leads before the leader notices."""
+    for module in (leader, postgres):
+        monkeypatch.setattr(module, "ANSWERS_FOR_S", 30.0)  # as long as the test takes on a busy machine
+    sees = threading.Event()
+    write = Postgres.write
+
+    def blind(self: Postgres, events: Sequence[Event]) -> None:
+        if self.epoch == 1:
+            sees.wait(20)
+        write(self, events)
+
+    async with (
+        instance("a") as first,
+        instance("b") as second,
+        httpx.AsyncClient(headers=HEADERS, trust_env=False) as http,
+    ):
+        wish = {"kind": "sim", "ttl_s": 2.0, "wait_s": 5.0}
+        (lease,) = (await http.post(first.endpoint.url + wire.LEASES, json=wish)).json()["leases"]
+        renew, body = f"{wire.LEASES}/{lease['id']}/renew", {"ttl_s": 2.0}
+        monkeypatch.setattr(Postgres, "write", blind)
+        try:
+            Place(dsn=database).rows(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+                " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            )
+            await until_it_is(second, "leader")
+            until = asyncio.get_running_loop().time() + 2.5
+            while asyncio.get_running_loop().time() < until:
+                renewed = await http.post(first.endpoint.url + renew, json=body)
+                assert renewed.status_code == 200, renewed.text
+                await asyncio.sleep(0.05)
+            kept = await http.post(second.endpoint.url + renew, json=body)
+            assert kept.status_code == 200, kept.text
+        finally:
+            sees.set()
+
+
 async def test_without_a_leader_the_answer_is_to_ask_again(
     instance: Start, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,8 +225,7 @@ async def test_without_a_leader_the_answer_is_to_ask_again(
                 await asyncio.to_thread(other.execute, lock, (int.from_bytes(b"guiagent"),))
             Place(dsn=database).rows("UPDATE leader SET epoch = epoch + 1, url = 'http://127.0.0.1:1'")
             await until_it_is(farm, "follower")
-            headers = {"Authorization": f"Bearer {TOKEN}"}
-            async with httpx.AsyncClient(base_url=farm.endpoint.url, headers=headers) as http:
+            async with httpx.AsyncClient(base_url=farm.endpoint.url, headers=HEADERS) as http:
                 answer = await http.get(wire.DEVICES)
             problem = msgspec.json.decode(answer.content, type=wire.Problem)
             assert (answer.status_code, problem.code, problem.retryable) == (503, "no_leader", True)

@@ -241,6 +241,15 @@ def test_after_a_restart_leases_stand_and_those_on_devices_that_are_gone_end() -
     assert grant.leases == (leases[0],)
 
 
+def test_a_lease_that_a_former_leader_may_still_renew_lasts_as_long_as_if_it_had() -> None:
+    old = farm(1)
+    leases = take(old, "a", ttl=5.0)
+    pool = Pool.of([Slot("browser-0", "browser")])
+    assert pool.restore({"browser-0": 1}, leases, {}, now=100.0, overlap_s=3.0) == []
+    assert pool.expire(107.9) == []
+    assert [one.lease.id for one in pool.expire(108.0) if isinstance(one, Ended)] == ["a"]
+
+
 @pytest.mark.parametrize("device", ["browser-0", "desk.browser-0"])
 def test_after_a_restart_a_lease_of_a_removed_tenant_ends_and_its_device_is_free(device: str) -> None:
     old = Pool.of([Slot(device, "browser")], {"ann": Account()})

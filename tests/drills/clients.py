@@ -150,8 +150,8 @@ class Clients:
                 again = {"token": hold.token, "spec": spec, "key": self._name(), "seed": 0}
                 await self._ask("POST", f"{path}/reset", again)
         except LeaseError as error:
-            if error.fault.code != "host_lost":
-                hold.refused = hold.refused or time.monotonic()
+            if error.fault.code != "host_lost" and hold.refused is None:
+                hold.refused, hold.end = time.monotonic(), f"{error.fault.code}: {error.fault.message}"
                 self._record(hold)
             raise
         hold.sure_until = max(hold.sure_until, began + hold.ttl)

@@ -4,10 +4,13 @@ I1: no two grants of a device overlap. I2: the tokens of a device rise. I3: what
 I5: an action is executed under the token that is current.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class Hold:
     sure_until: float
     gave_up: float | None = None  # when the client first asked for its end
     refused: float | None = None  # when it was first told of another end than that of the host
+    end: str = ""  # what it was told then
 
     @property
     def until(self) -> float:
@@ -97,7 +101,10 @@ def check(
     counts.acknowledged += len(holds)
     counts.executed += len(executed)
     counts.lost += sum((hold.device, hold.token) not in granted for hold in holds)
-    counts.dropped += sum(hold.refused is not None and hold.refused < hold.until for hold in holds)
+    for hold in holds:
+        if hold.refused is not None and hold.refused < hold.until:
+            counts.dropped += 1
+            _log.error("dropped %.3f s before its time: %s", hold.until - hold.refused, hold)
     counts.double += _overlaps_logged(log) + _overlaps_seen(holds)
     counts.fallen += _fallen(log)
     counts.stale += _stale(log, executed, joined)

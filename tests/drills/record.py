@@ -1,4 +1,8 @@
-"""The record of the drills: one JSON line a run in runs/drills, and the tables of docs/reliability.md."""
+"""The record of the drills: one JSON line a run in runs/drills, and the tables of docs/reliability.md.
+
+Beside the page lies what it was made of (docs/reliability.jsonl), so that publishing what was run here keeps
+the rows of drills that were not.
+"""
 
 import time
 from collections.abc import Sequence
@@ -71,13 +75,25 @@ def read(path: Path = KEPT) -> list[Entry]:
     return list({one.title: one for one in entries}.values())
 
 
+def published(page: Path) -> list[Entry]:
+    """The runs that the page's tables show."""
+    return read(page.with_suffix(".jsonl"))
+
+
 def publish(entries: Sequence[Entry], page: Path) -> None:
-    """Put the tables between the page's markers. Raises UsageError where it has none."""
+    """Put the tables between the page's markers, with new runs in the place of those of the same drill.
+
+    Raises UsageError where the page has no markers.
+    """
     before, begin, rest = page.read_text().partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:
         raise UsageError(f"{page} has no {_BEGIN} and {_END} to put the tables between")
-    page.write_text(f"{before}{_BEGIN}\n{markdown(entries)}{_END}{after}")
+    kept = page.with_suffix(".jsonl")
+    last = {one.title: one for one in [*(published(page) if kept.exists() else []), *entries]}
+    all_of_them = sorted(last.values(), key=lambda one: one.title)
+    kept.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in all_of_them))
+    page.write_text(f"{before}{_BEGIN}\n{markdown(all_of_them)}{_END}{after}")
 
 
 def markdown(entries: Sequence[Entry]) -> str:
@@ -88,7 +104,7 @@ def markdown(entries: Sequence[Entry]) -> str:
         "",
         "| drill | tried | must not happen | at most, at 95 % | measured | run |",
         "|---|---|---|---|---|---|",
-        *map(_line, sorted(entries, key=lambda one: one.title)),
+        *map(_line, entries),
         "",
     ]
     machines = list(dict.fromkeys(one.machine for one in entries))

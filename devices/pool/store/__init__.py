@@ -4,14 +4,23 @@ from typing import TYPE_CHECKING
 
 from devices.config import PoolConfig
 from devices.pool.store.commit import Store
-from devices.pool.store.schema import Database, Deposed, Remembered
+from devices.pool.store.schema import ANSWERS_FOR_S, Database, Deposed, Remembered
 from devices.pool.store.sqlite import Sqlite
 from guiagent.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from devices.pool.store.postgres import Postgres
 
-__all__ = ["Database", "Deposed", "Remembered", "Sqlite", "Store", "open_postgres", "open_store"]
+__all__ = [
+    "ANSWERS_FOR_S",
+    "Database",
+    "Deposed",
+    "Remembered",
+    "Sqlite",
+    "Store",
+    "open_postgres",
+    "open_store",
+]
 
 
 def open_store(config: PoolConfig) -> Store:

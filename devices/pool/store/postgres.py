@@ -13,14 +13,22 @@ again reads the outcome there, and repeats the commit only if it did not take pl
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from devices.leases import Event
-from devices.pool.store.schema import Deposed, Remembered, is_more, pruning, remembered, statements
+from devices.pool.store.schema import (
+    ANSWERS_FOR_S,
+    Deposed,
+    Remembered,
+    is_more,
+    pruning,
+    remembered,
+    statements,
+)
 from guiagent.errors import InfrastructureError, UsageError
 
 _LOCK = int.from_bytes(b"guiagent")
@@ -165,9 +173,10 @@ class Postgres:
     def load(self, ends: int = 1024) -> Remembered:
         try:
             db = self._connected()
-            return remembered(lambda query: db.execute(query.encode()).fetchall(), ends)
+            past = remembered(lambda query: db.execute(query.encode()).fetchall(), ends)
         except psycopg.Error as error:
             raise _explain(error) from error
+        return replace(past, overlap_s=ANSWERS_FOR_S)
 
     def write(self, events: Sequence[Event]) -> None:
         """Store all events in one transaction; without events, only confirm the leadership.

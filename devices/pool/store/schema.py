@@ -56,6 +56,10 @@ _DROP_LINES = (
 )
 
 
+ANSWERS_FOR_S = 3.0
+"""How long after it last confirmed its leadership a leader goes on answering."""
+
+
 class Deposed(InfrastructureError):
     """Another pool instance leads: the events of this one were not stored and never will be."""
 
@@ -89,6 +93,7 @@ class Remembered:
     leases: list[Lease] = field(default_factory=list)
     ends: dict[str, Fault] = field(default_factory=dict)  # the most recent ones
     marks: list[Marked] = field(default_factory=list)
+    overlap_s: float = 0.0  # for how long that process may still renew leases, which is not stored
 
 
 def statements(event: Event, at: float) -> Iterator[Statement]:
