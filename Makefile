@@ -22,7 +22,7 @@ test-vm: setup  ## the tests of virtual machines; makes their guest image first 
 	$(BIN)/python -m pytest -m "vm and not drill" || $(BIN)/python -m tests.support.again $$?
 
 test-doors: setup  ## the doors, each with the packages of others that come in by it, in environments of their own
-	@scripts/farm browser phone doors || $(MISSING)
+	@scripts/farm browser desktop phone doors || $(MISSING)
 	@scripts/doors
 	$(BIN)/python -m pytest -m doors || $(BIN)/python -m tests.support.again $$?
 

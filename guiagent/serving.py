@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import hmac
+import os
+import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -13,6 +15,7 @@ import uvicorn
 from guiagent.errors import InfrastructureError, UsageError
 
 _LAST_WORDS_S = 2
+_SHORTEST_TOKEN = 16  # characters
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -48,19 +51,31 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def token_of(variable: str) -> tuple[str, str]:
+    """The token in a variable of the environment, or a new one; and what to print of it.
+
+    Raises UsageError for one that is too short.
+    """
+    given = os.environ.get(variable)
+    if given is None:
+        token = secrets.token_urlsafe(24)
+        return token, f"  token {token}"
+    if len(given) < _SHORTEST_TOKEN:
+        raise UsageError(f"the token in ${variable} needs at least {_SHORTEST_TOKEN} characters")
+    return given, ""
+
+
 async def run(
-    app: App,
-    listener: socket.socket,
-    token: str,
-    announce: Callable[[], None],
-    longest_message: int = 1 << 20,
+    app: App, listener: socket.socket, announce: Callable[[], None], longest_message: int = 1 << 20
 ) -> None:
     """Serve until SIGINT or SIGTERM. Messages over WebSockets have at most `longest_message` bytes.
+
+    The application checks tokens itself, or is one `with_token`.
 
     `announce` is called once requests are answered: a signal that comes after it ends the server in order,
     where one that came before its handler would end the process with what it holds.
     """
-    server = _server(with_token(app, token), longest_message, announce)
+    server = _server(app, longest_message, announce)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
     await server.serve([listener])
@@ -113,8 +128,8 @@ class _Server(uvicorn.Server):
 
 def with_token(app: App, token: str) -> App:
     """An ASGI application that answers only requests and WebSockets with the bearer token."""
-    if len(token) < 16:
-        raise UsageError("the token of this server needs at least 16 characters")
+    if len(token) < _SHORTEST_TOKEN:
+        raise UsageError(f"the token of this server needs at least {_SHORTEST_TOKEN} characters")
     wanted = f"Bearer {token}".encode()
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:

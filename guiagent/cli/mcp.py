@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import secrets
 from typing import Annotated, Literal
 
 import typer
@@ -72,8 +70,7 @@ def mcp(
             asyncio.run(serve.over_stdio(endpoint, settings))
             return
         host, port = serving.address_of(http, "--http")
-        token = os.environ.get("GUIAGENT_MCP_TOKEN") or secrets.token_urlsafe(24)
-        shown = "" if "GUIAGENT_MCP_TOKEN" in os.environ else f"  token {token}"
+        token, shown = serving.token_of("GUIAGENT_MCP_TOKEN")
 
         def announce(address: str) -> None:
             print(f"serving  {address}{shown}", flush=True)

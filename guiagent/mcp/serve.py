@@ -41,7 +41,7 @@ async def over_http(
                 session_idle_timeout=settings.idle_s,
             )
             url = serving.url_of(listener, host) + PATH
-            await serving.run(app, listener, token, lambda: announce(url))
+            await serving.run(serving.with_token(app, token), listener, lambda: announce(url))
 
 
 def _named(host: str) -> TransportSecuritySettings:
