@@ -77,17 +77,19 @@ def e2b(
     Its clients read E2B_API_URL and E2B_SANDBOX_URL, which are both the address that is printed, and the key
     E2B_API_KEY: $GUIAGENT_E2B_TOKEN, or a new one, which is printed.
     """
-    from guiagent import serving
-    from guiagent.client import FarmClient
-    from guiagent.client.local_pool import endpoint_of, private_pool
-
     try:
+        import python_multipart  # noqa: F401 (whether it is there)
+
+        from guiagent import serving
         from guiagent.doors.e2b.sandboxes import Sandboxes
         from guiagent.doors.e2b.server import application
     except ModuleNotFoundError as missing:
         raise MissingProgram(
-            f"the package {missing.name} is not installed: pip install 'guiagent[farm]'"
+            f"the package {missing.name} is not installed: pip install 'guiagent[e2b]'"
         ) from None
+    from guiagent.client import FarmClient
+    from guiagent.client.local_pool import endpoint_of, private_pool
+
     if kinds and pool is not None:
         raise UsageError(f"--pool and {kinds[0]!r} contradict each other: leave one out")
     host, port = serving.address_of(http, "--http")
