@@ -33,6 +33,13 @@ def by_group(result: SuiteResult) -> Mapping[str, tuple[TaskResult, ...]]:
     return found
 
 
+def by_part(result: SuiteResult) -> Mapping[str, Proportion]:
+    """For each part of the score, the episodes in which it is whole, among those that have it."""
+    names = dict.fromkeys(name for e in result.episodes for name in e.parts)
+    values = {name: [e.parts[name] for e in result.episodes if name in e.parts] for name in names}
+    return {name: Proportion(sum(v >= 1 for v in found), len(found)) for name, found in values.items()}
+
+
 def by_stop(result: SuiteResult) -> tuple[Ended, ...]:
     """A row for each reason that episodes ended for, the most frequent first."""
     ended = Counter(e.stop for e in result.episodes)
@@ -51,6 +58,16 @@ def breakdown_json(result: SuiteResult) -> dict[str, Any]:
         "groups": {
             way: {row.task: {**rate_json(row), "mean_steps": row.mean_steps} for row in rows}
             for way, rows in by_group(result).items()
+        },
+        "parts": {
+            name: {
+                "n": found.n,
+                "whole": found.successes,
+                "rate": found.rate,
+                "low": found.interval.low,
+                "high": found.interval.high,
+            }
+            for name, found in by_part(result).items()
         },
         "stops": {
             row.stop: {"n": row.successes.n, "successes": row.successes.successes} for row in by_stop(result)

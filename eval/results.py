@@ -4,8 +4,8 @@ The headline rate counts every scheduled episode: an episode that a fault left w
 failure. Beside it are the number of those, the rate without them, and the rate if all of them had succeeded.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -37,6 +37,7 @@ class EpisodeResult:
     tokens: int = 0  # of its prompts and replies; 0 where a server does not tell them
     tokens_out: int = 0  # of its replies alone
     value: float | None = None  # the score in [0, 1]; None of a fault, or in results of older versions
+    parts: Mapping[str, float] = field(default_factory=dict)  # what the score is made of, each in [0, 1]
 
     @property
     def score(self) -> float:
@@ -143,6 +144,7 @@ def episode_result(trajectory: Trajectory, attempts: int) -> EpisodeResult:
         tokens=sum(len(call.prompt_ids) + len(call.completion_ids) for call in calls),
         tokens_out=sum(len(call.completion_ids) for call in calls),
         value=score.value if score and trajectory.valid else None,
+        parts=score.parts if score and trajectory.valid else {},
     )
 
 

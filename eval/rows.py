@@ -1,4 +1,4 @@
-"""A result as CSV (RFC 4180): a row per episode, with the groups of its task."""
+"""A result as CSV (RFC 4180): a row per episode, with the parts of its score and the groups of its task."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from eval.results import EpisodeResult, SuiteResult
 
-_FIELDS = tuple(field.name for field in fields(EpisodeResult))
+_FIELDS = tuple(field.name for field in fields(EpisodeResult) if field.name != "parts")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet's formulas begin
 
 
@@ -16,12 +16,14 @@ def result_csv(result: SuiteResult) -> bytes:
     A text that a spreadsheet would take for a formula gets an apostrophe in front: pages write reasons.
     """
     ways = list(result.suite.groups)
+    parts = list(dict.fromkeys(name for episode in result.episodes for name in episode.parts))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["policy", *_FIELDS, *ways])
+    writer.writerow(["policy", *_FIELDS, *parts, *ways])
     for episode in result.episodes:
         groups = [result.suite.groups[way].get(episode.task, "") for way in ways]
-        cells = [result.label, *(getattr(episode, name) for name in _FIELDS), *groups]
+        values = [*(getattr(episode, name) for name in _FIELDS), *(episode.parts.get(name) for name in parts)]
+        cells = [result.label, *values, *groups]
         writer.writerow([_plain(cell) for cell in cells])
     return out.getvalue().encode()
 

@@ -180,7 +180,8 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `progress` is the share of the task's conditions that are met, in [0, 1]; `side_effects` names what
     changed on the device and was not asked for. Both are None if the check does not measure them. `reward`
-    replaces the value in training, where an evidence judge gives one; it may be below 0.
+    replaces the value in training, where an evidence judge gives one; it may be below 0. `parts` are what the
+    value is made of, by name, each in [0, 1]: "utility" and "compliance", say.
     """
 
     value: float | None
@@ -190,6 +191,7 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     progress: float | None = None
     side_effects: list[str] | None = None
     reward: float | None = None
+    parts: dict[str, float] = {}
 
 
 Claim = Literal["success", "failure", "infeasible"]

@@ -19,6 +19,7 @@ from rewards.tasksets.osworld import Osworld
 from rewards.tasksets.osworld.support import lacking
 from rewards.tasksets.phone import TRAIN_TEMPLATES, PhoneTasks
 from rewards.tasksets.proposed import Proposed
+from rewards.tasksets.safety import SafetyTasks
 from rewards.tasksets.web import WebTasks
 
 
@@ -35,6 +36,7 @@ TASKSETS: dict[str, MakeTaskset] = {
     "miniwob": MiniWob,
     "phone": PhoneTasks,
     "proposed": Proposed,
+    "safety": SafetyTasks,
     "web": WebTasks,
 }
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from devices.guardrails.confidential import LEAST, LONGEST, bare, disclosed
 from devices.guardrails.intents import KINDS, Intent
+from guiagent.confidential import LEAST, LONGEST, bare, disclosed
 
 _ALWAYS = "about:blank"  # what a device shows before anything was opened
 

@@ -10,15 +10,16 @@ import msgspec
 import xxhash
 
 from devices.guardrails.intents import Intent, intents
-from devices.guardrails.rules import Guardrails, decide
+from devices.guardrails.rules import Guardrails, Verdict, decide
 from devices.leases import Lease
 from devices.pool.approvals import Approvals, Wish
 from guiagent.errors import UsageError
-from guiagent.wire import KeyedVerb, Verb
+from guiagent.wire import KeyedVerb, ObserveRequest, Verb
 
 _TYPED = 4096  # characters that are remembered of what was typed
 _PASSED = 256  # verbs of one lease that are remembered; a host forgets their answers sooner
 _SHOWN = 2000  # characters of a wish, as a person sees it
+_Page = Callable[[], Awaitable[str | None]]
 
 
 class Refused(UsageError):
@@ -56,9 +57,7 @@ class Guarding:
         self._held: dict[str, _Held] = {}
         self.approvals = Approvals(now)
 
-    async def admit(
-        self, lease: Lease, message: Verb[Any], page: Callable[[], Awaitable[str | None]]
-    ) -> None:
+    async def admit(self, lease: Lease, message: Verb[Any], page: _Page) -> None:
         """Return once the verb may be carried out. Raises Refused.
 
         `page` is asked for the address of the page that is shown, if a rule depends on it. A verb that was
@@ -71,9 +70,7 @@ class Guarding:
         held, digest = self._remembered(lease.id), xxhash.xxh3_128_hexdigest(msgspec.msgpack.encode(message))
         if isinstance(message, KeyedVerb) and digest in held.passed:
             return
-        address = await page() if any(one.need_page for one in guardrails) else None
-        # In a thread: what is searched may be a file.
-        verdict = await asyncio.to_thread(decide, guardrails, planned, address, held.typed)
+        verdict = await _decided(guardrails, planned, page, held.typed)
         if verdict.outcome == "refused":
             raise Refused(f"refused by the guardrail {verdict.line}")
         if verdict.outcome == "to approve":
@@ -86,6 +83,11 @@ class Guarding:
         held.typed = (held.typed + "".join(one.text for one in planned if one.is_typed))[-_TYPED:]
         held.passed.append(digest)
 
+    async def looks(self, lease: Lease, message: ObserveRequest, page: _Page) -> bool:
+        """Whether a look may be taken as it is, with its probes, and without asking anybody."""
+        guardrails, planned = self._of(lease.tenant), list(intents(message))
+        return (await _decided(guardrails, planned, page, "")).outcome == "allowed"
+
     def _of(self, tenant: str) -> Sequence[Guardrails]:
         return [one for one in (self._everybody, self._tenants.get(tenant)) if one is not None]
 
@@ -94,6 +96,14 @@ class Guarding:
             self._held = {id: held for id, held in self._held.items() if self._lives(id)}
             self._held[lease] = _Held()
         return self._held[lease]
+
+
+async def _decided(
+    guardrails: Sequence[Guardrails], planned: Sequence[Intent], page: _Page, typed: str
+) -> Verdict:
+    address = await page() if any(one.need_page for one in guardrails) else None
+    # In a thread: what is searched may be a file.
+    return await asyncio.to_thread(decide, guardrails, planned, address, typed)
 
 
 def _shown(planned: Sequence[Intent]) -> str:

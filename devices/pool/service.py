@@ -9,6 +9,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -260,13 +261,16 @@ class PoolService:
         lease, host = self._holder(tenant, lease_id, message.token)
         if not isinstance(message, ObserveRequest):
             self.helping.require_undriven(lease)
+        page = partial(self._page, lease, host)
         try:
-            await self._guarding.admit(lease, message, lambda: self._page(lease, host))
+            await self._guarding.admit(lease, message, page)
         except Refused as refused:
             self._note_refusal(lease, host, refused)
             if not isinstance(message, StepRequest):
                 raise
-            looked = ObserveRequest(message.token, _without_probes(message.spec), message.deadline_s)
+            looked = ObserveRequest(message.token, message.spec, message.deadline_s)
+            if not await self._guarding.looks(lease, looked, page):  # its probes may be what was refused
+                looked = msgspec.structs.replace(looked, spec=_without_probes(looked.spec))
             shown = await self._watched(lease, host.call(lease, looked))
             unmoved: Any = msgspec.structs.replace(shown, action_error=str(refused))
             return unmoved  # type: ignore[no-any-return]

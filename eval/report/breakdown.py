@@ -5,7 +5,7 @@ from html import escape
 
 from rich.console import Console
 
-from eval.breakdown import by_group, by_stop
+from eval.breakdown import by_group, by_part, by_stop
 from eval.report.page import filled
 from eval.report.table import percent, print_rows, span
 from eval.report.viewer import STOPS, shown
@@ -16,7 +16,8 @@ Table = tuple[list[str], list[list[str]]]  # the head, and the rows
 
 
 def breakdown_tables(results: Sequence[SuiteResult]) -> list[Table]:
-    """A table for each way to count the suite's tasks, and one of how each policy's episodes ended."""
+    """A table for each way to count the suite's tasks, one of the parts of scores, if they have any, and one
+    of how each policy's episodes ended."""
     labels = [result.label for result in results]
     counted = [by_group(result) for result in results]
     tables: list[Table] = []
@@ -25,6 +26,10 @@ def breakdown_tables(results: Sequence[SuiteResult]) -> list[Table]:
             others = [{row.task: row.scheduled for row in found.get(way, ())} for found in counted]
             body = [[row.task, *(_rate(found.get(row.task)) for found in others)] for row in rows]
             tables.append(([f"by {way}", *labels], body))
+    parts = [by_part(result) for result in results]
+    if names := dict.fromkeys(name for found in parts for name in found):
+        body = [[name, *(_rate(found.get(name)) for found in parts)] for name in names]
+        tables.append((["part of the score", *labels], body))
     ended: list[dict[str, Proportion]] = [
         {row.stop: row.successes for row in by_stop(result)} for result in results
     ]

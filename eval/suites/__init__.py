@@ -7,6 +7,7 @@ from eval.suites.miniwob import MINIWOB
 from eval.suites.miniwob_demo import MINIWOB_DEMO
 from eval.suites.osworld import PREFIX, osworld_suite
 from eval.suites.phone import PHONE, PHONE_UNSEEN_APPS
+from eval.suites.safety import SAFETY
 from eval.suites.suite import Suite
 from eval.suites.web import WEB
 from guiagent import plugins
@@ -15,7 +16,7 @@ from rewards.tasksets.grounding import GROUNDING
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
-    for suite in (DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS, WEB)
+    for suite in (DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS, SAFETY, WEB)
 }
 
 

@@ -31,6 +31,7 @@ def _suite(name: str, tasks: Grounding) -> Suite:
         device=STILL,
         screen=max(item.size for item in items),
         grants=(),
+        baselines=("null", "random", "random-element", "oracle", "centre"),
         content=tasks.digest,
         groups={
             "platform": {item.id: item.platform for item in items},

@@ -36,6 +36,9 @@ class Suite:
     screen: tuple[int, int] = (1280, 800)  # size of started devices, in pixels
     grants: tuple[Grant, ...] = ("exec",)  # rights that the tasks' set-ups and checks need
     oracle: bool = True  # whether `OraclePolicy` can read the solution from its tasks
+    baselines: tuple[str, ...] = ("null", "random", "random-element", "oracle")
+    """Policies without a model that are played beside the one that is measured. The digest ignores them."""
+    guardrails: str = ""  # file of a pool's rules that come with the suite; "" if none do
     sites: tuple[str, ...] = ()  # web applications that devices are leased with
     content: str = ""  # digest of the files that define the tasks; "" if there are none
     programs: Mapping[str, str] = field(default_factory=dict, compare=False)

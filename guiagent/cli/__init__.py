@@ -336,6 +336,12 @@ def evaluate(
             help="On pictures: measure the policy also when it points again in a crop of this share.",
         ),
     ] = None,
+    guardrails: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file of a pool's rules, or `suite` for the suite's own: measure behind them, too."
+        ),
+    ] = None,
     price_in: Annotated[
         float | None, typer.Option(min=0, help="Price of a million tokens of prompts: cost per success.")
     ] = None,
@@ -356,7 +362,7 @@ def evaluate(
     from guiagent.cli.evaluate.stored import verify as play_again
 
     if verify is not None:
-        play_again(verify, devices)
+        play_again(verify, devices, guardrails)
         return
     if policy is None:
         raise UsageError("say who is measured: --policy, or --verify FOLDER")
@@ -368,7 +374,7 @@ def evaluate(
         experiences=load_experiences(experiences),
     )
     where = place.Place(device, config, pool)
-    asked = Asked(episodes, devices, baselines, runs, max_steps, zoom, price_in, price_out, where)
+    asked = Asked(episodes, devices, baselines, runs, max_steps, zoom, price_in, price_out, where, guardrails)
     start(policy, chosen(suite, tasks), run, settings, asked)
 
 

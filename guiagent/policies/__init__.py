@@ -4,6 +4,7 @@ from guiagent.policies.chat import ChatPolicy, ChatServer
 from guiagent.policies.scripted import (
     CentrePolicy,
     NullPolicy,
+    ObedientPolicy,
     OraclePolicy,
     RandomElementPolicy,
     RandomPolicy,
@@ -16,6 +17,7 @@ __all__ = [
     "ChatPolicy",
     "ChatServer",
     "NullPolicy",
+    "ObedientPolicy",
     "OraclePolicy",
     "RandomElementPolicy",
     "RandomPolicy",

@@ -116,6 +116,32 @@ class OraclePolicy:
         pass
 
 
+class ObedientPolicy:
+    """A policy that does what a stranger's words on the screen order, before what it was asked to do.
+
+    It takes the first action of the task's probe "ordered" while there is one, and then that of "oracle".
+    Once the device refuses an action it gives the order up: what a guardrail stops, it stops for good.
+
+    Raises:
+        FaultError: the observation lacks one of these probes, or it is not a list of actions.
+    """
+
+    def __init__(self, dialect: Dialect = _UI_TARS) -> None:
+        self._dialect = dialect
+
+    async def act(
+        self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
+    ) -> PolicyOutput:
+        shown = (*(turn.observation for turn in history), observation)
+        refused = any(one.action_error is not None for one in shown)
+        todo = [] if refused else _told(observation, "ordered")
+        todo = todo or _told(observation, "oracle")
+        return _step(self._dialect, todo[0] if todo else Done(), observation)
+
+    def forget(self, episode: str) -> None:
+        pass
+
+
 class ScriptedPolicy:
     """A policy that takes `actions`, one per turn, and then says that it is done."""
 

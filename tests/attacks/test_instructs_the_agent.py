@@ -162,3 +162,16 @@ async def test_a_rule_holds_on_the_pages_it_names(tmp_path: Path, site: tuple[st
         assert refused.url == f"{site[0]}/private/x"
         await device.reset(0, ResetSpec(f"{site[0]}/public"), LOOK)
         assert "guardrail" not in ((await device.act([Type(text="hello")], LOOK)).action_error or "")
+
+
+async def test_a_refused_step_is_answered_with_its_probes(tmp_path: Path) -> None:
+    """Without them a check that reads the page's state could not tell what the agent had done before."""
+    async with a_farm(tmp_path, Guardrails(confidential=[CANARY])) as client:
+        device = await client.lease("browser", grants=["exec"])
+        await device.reset(0, ResetSpec(), LOOK)
+        look = ObserveSpec(frame="none", probes={"sum": "40 + 2"})
+        refused = await device.act([Type(text=CANARY)], look)
+        assert refused.action_error is not None and refused.probes == {"sum": 42}
+        telling = ObserveSpec(frame="none", probes={"told": f"'{CANARY}'"})
+        refused = await device.act([Click(x=9, y=9)], telling)
+        assert refused.action_error is not None and refused.probes == {}

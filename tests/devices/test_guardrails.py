@@ -12,12 +12,12 @@ from pydantic import ValidationError
 
 from devices.api.server import Running, running
 from devices.config import PoolConfig, TenantConfig
-from devices.guardrails.confidential import LONGEST, disclosed
 from devices.guardrails.intents import Intent, intents
 from devices.guardrails.rules import ALLOWED, Guardrails, decide
 from guiagent import wire
 from guiagent.actions import Action, Answer, Click, KeyChord, KeyDown, Open, Shell, Type
 from guiagent.client import FarmClient, LeasedDevice
+from guiagent.confidential import LONGEST, disclosed
 from guiagent.config import load
 from guiagent.errors import LeaseError, UsageError
 from guiagent.types import ObserveSpec, ResetSpec
@@ -199,7 +199,7 @@ async def test_a_refused_action_has_no_effect_and_the_step_says_why(
 ) -> None:
     seen = await device.act([Click(x=9, y=9), Type(text="drop table users")], COUNT)
     assert seen.action_error == "refused by the guardrail no deleting: ask a person"
-    assert seen.probes == {}
+    assert seen.probes == {"clicks": 0}
     assert (await device.observe(COUNT)).probes == {"clicks": 0}
     assert (await device.act([Click(x=9, y=9)], COUNT)).probes == {"clicks": 1}
     assert "refused by the guardrail no deleting: ask a person" in await operator.logs(device.id)

@@ -59,9 +59,11 @@ SHORTER = [
     (r"^(guiagent eval .*)--runs \d+", r"\1--runs 2"),
     (r"^(guiagent eval --suite grounding) ", r"\1 --tasks 'screenspot_web-000*' "),
     (r"^(guiagent grounding export .*)--screens \d+$", r"\1--screens 1 --kinds lab"),
+    (r"^(guiagent eval --suite safety) ", r"\1 --tasks archive,archive-pay-image "),
     (r"^(guiagent eval --suite lab) ", r"\1-perturbed "),  # the same kinds of task, a quarter of them
     (r"^(guiagent eval .*)$", r"\1 --episodes 1 --devices 2"),
     (r"^(guiagent tasks audit lab)\b.*", r"\1 --task reach-4 --devices 1"),
+    (r"^(guiagent tasks audit safety)\b.*", r"\1 --task archive-pay-image --devices 1 --seeds 1"),
     (r"^(guiagent tasks audit phone)\b.*", r"\1 --task settings-switch --devices 1"),
     (r"^(guiagent tasks audit web)\b.*", r"\1 --task tracker-resolve --devices 1 --seeds 1"),
     (r"^(guiagent (?:propose|synthesize) .*)--n \d+", r"\1--n 1"),

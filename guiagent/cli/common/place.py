@@ -34,6 +34,7 @@ class Place:
     device: str | None = None  # a word of `guiagent up`, such as "vm:osworld-desktop@1280x800"
     config: Path | None = None  # of a pool to start
     pool: str | None = None  # a running one: its address, or its state folder
+    guardrails: Path | None = None  # a TOML file of rules for the pool that is started
 
     def of(self, suite: "Suite") -> "Suite":
         """Return the suite with the kind of device, and the screen, that it is run on here.
@@ -47,6 +48,11 @@ class Place:
 
         if self.config is not None and self.pool is not None:
             raise UsageError("--config starts a pool and --pool names a running one: leave one out")
+        if self.guardrails is not None:
+            if self.config is not None or self.pool is not None or suite.device == STILL:
+                raise UsageError("--guardrails starts a pool with rules: leave --config and --pool out")
+            if load(PoolConfig, self.guardrails).guardrails is None:
+                raise UsageError(f"{self.guardrails} has no [guardrails], as docs/farm.md shows them")
         if (self.device or self.config or self.pool) and suite.device == STILL:
             raise UsageError(f"suite {suite.name} is of pictures, which need no device")
         offered: Sequence[DeviceConfig] = specs.parse([self.device]) if self.device else ()
@@ -67,7 +73,8 @@ class Place:
         width, height = suite.screen
         sites = f",sites={'+'.join(suite.sites)}" if suite.sites else ""
         word = f"{self.device or f'{suite.device}@{width}x{height}'}{sites}"
-        return [word if "=" in word else re.sub(r"(?=[@,]|$)", f"={devices}", word, count=1)]
+        counted = word if "=" in word else re.sub(r"(?=[@,]|$)", f"={devices}", word, count=1)
+        return [counted, *(["--config", str(self.guardrails)] if self.guardrails else [])]
 
 
 HERE = Place()

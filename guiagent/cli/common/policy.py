@@ -1,6 +1,6 @@
 """Open a policy by the name that a user gives: a baseline, a model server or a checkpoint."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,23 +16,30 @@ from guiagent.policies import (
     ChatPolicy,
     ChatServer,
     NullPolicy,
+    ObedientPolicy,
     OraclePolicy,
     RandomElementPolicy,
     RandomPolicy,
+    ScriptedPolicy,
     ZoomPolicy,
 )
 from guiagent.protocols import Policy
 from training.config import HistoryConfig, TrainConfig, checkpoint_folder
 from training.experience.library import Experienced, Experiences, read
 
-BASELINES = {
+BASELINES: dict[str, Callable[[], Policy]] = {
     "null": NullPolicy,
     "random": RandomPolicy,
     "random-element": RandomElementPolicy,
     "oracle": OraclePolicy,
 }
-SCRIPTED = {**BASELINES, "centre": CentrePolicy}  # all policies without a model
-PROBING = frozenset({"random-element", "oracle"})  # they read a task's probes "candidates" and "oracle"
+SCRIPTED: dict[str, Callable[[], Policy]] = {  # all policies without a model
+    **BASELINES,
+    "centre": CentrePolicy,
+    "done": lambda: ScriptedPolicy([]),
+    "obedient": ObedientPolicy,
+}
+PROBING = frozenset({"random-element", "oracle", "obedient"})  # they read what a task's probes name
 _FULL_HISTORY = HistoryConfig()
 
 

@@ -23,7 +23,7 @@ from eval.suites.suite import Suite
 from guiagent.cli.common.farm import suite_farm
 from guiagent.cli.common.memory import PeakMemory
 from guiagent.cli.common.place import HERE, Place
-from guiagent.cli.common.policy import BASELINES, SCRIPTED, PolicySettings
+from guiagent.cli.common.policy import SCRIPTED, PolicySettings
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit, versions
 from guiagent.cli.evaluate.evaluator import Evaluator
@@ -37,6 +37,11 @@ from rewards.tasksets.grounding import GROUNDING
 from training.config import checkpoint_folder
 
 _EPISODES = 50  # per task, unless the user says how many or the suite has fewer
+_SOLVING = ("obedient", "oracle")  # baselines that are also measured behind guardrails
+GUARDED = "guarded"  # folder in a run's, of results behind guardrails
+_Planned = tuple[
+    str, int, float | None
+]  # a policy, the repetition, and the share of the picture to zoom into
 
 
 def label_of(name: str, settings: PolicySettings) -> str:
@@ -76,8 +81,7 @@ def measured(baselines: str, suite: Suite, policy: str) -> tuple[list[str], list
 
     Raises UsageError if that folder has no results of baselines on the suite.
     """
-    known = SCRIPTED if suite.device == STILL else BASELINES
-    beside = [name for name in known if name != policy and (name != "oracle" or suite.oracle)]
+    beside = [name for name in suite.baselines if name != policy and (name != "oracle" or suite.oracle)]
     if baselines in ("all", "none"):
         return (beside if baselines == "all" else []), []
     folder = Path(baselines)
@@ -85,6 +89,21 @@ def measured(baselines: str, suite: Suite, policy: str) -> tuple[list[str], list
     if not there:
         raise UsageError(f"{folder} has no results of baselines: say --baselines all, none, or such a folder")
     return [], [read_result(folder / name / "results.json", suite) for name in there]
+
+
+def guarded(file: Path, suite: Suite, place: Place) -> tuple[Place, str]:
+    """The place whose pool holds the rules of a file, and their digest.
+
+    The name "suite" stands for the file of those that come with the suite. Raises UsageError if there are
+    none.
+    """
+    if str(file) == "suite":
+        if not suite.guardrails:
+            raise UsageError(f"no guardrails come with the suite {suite.name}: name a file")
+        file = Path(suite.guardrails)
+    where = replace(place, guardrails=file)
+    where.of(suite)
+    return where, xxhash.xxh3_64_hexdigest(file.read_bytes())
 
 
 @dataclass(frozen=True)
@@ -100,6 +119,7 @@ class Asked:
     price_in: float | None = None  # of a million tokens of prompts
     price_out: float | None = None  # and of replies
     place: Place = HERE
+    guardrails: Path | None = None  # also measure the policy, and those that read the solution, behind these
 
     @property
     def prices(self) -> Prices | None:
@@ -118,29 +138,41 @@ def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, ask
     suite.seeds(episodes)
     if asked.zoom is not None and suite.device != STILL:
         raise UsageError("--zoom is for points on pictures: the suites grounding and screenspot:FOLDER")
+    rules = None if asked.guardrails is None else guarded(asked.guardrails, suite, asked.place)
     played, known = measured(asked.baselines, suite, policy)
     if policy not in SCRIPTED and "://" not in policy:
         find_dialect(settings.dialect)
         checkpoint_folder(policy)
 
-    async def work() -> list[SuiteResult]:
-        async with suite_farm(suite, asked.devices, asked.place) as farm:
+    plan: list[_Planned] = [(policy, n, None) for n in range(asked.runs)]
+    plan += [(policy, 0, asked.zoom)] if asked.zoom else []
+    plan += [(one, 0, None) for one in played]
+
+    async def play(
+        plan: list[_Planned], place: Place, out: Path, behind: str | None = None
+    ) -> list[SuiteResult]:
+        async with suite_farm(suite, asked.devices, place) as farm:
             if farm is not None:
                 console.print(
                     f"farm      {asked.devices} {suite.device}s  live page {farm.live_url}", soft_wrap=True
                 )
             results, client = [], farm.client if farm else None
-            plan: list[tuple[str, int, float | None]]
-            plan = [(policy, n, None) for n in range(asked.runs)]
-            plan += [(policy, 0, asked.zoom)] if asked.zoom else []
-            plan += [(one, 0, None) for one in played]
-            with StageLine(console, "1/1", "eval") as line:
+            with StageLine(console, "1/1", "eval" + (" behind guardrails" if behind else "")) as line:
                 for name, repetition, zoom in plan:
                     sampled = replace(settings, seed=repetition, zoom=zoom)
                     label = label_of(name, sampled) + (f"-run{repetition + 1}" if repetition else "")
-                    evaluator = Evaluator(suite, client, asked.devices, sampled, asked.max_steps)
-                    results.append(await evaluator.measure(name, label, run / label, episodes, line))
+                    label += "-guarded" if behind else ""
+                    evaluator = Evaluator(suite, client, asked.devices, sampled, asked.max_steps, behind)
+                    results.append(await evaluator.measure(name, label, out / label, episodes, line))
             return results
+
+    async def work() -> list[SuiteResult]:
+        results = await play(plan, asked.place, run)
+        if rules is not None:
+            again = dict.fromkeys((policy, *(one for one in played if one in _SOLVING)))
+            where, behind = rules
+            results += await play([(one, 0, None) for one in again], where, run / GUARDED, behind)
+        return results
 
     with PeakMemory() as memory:
         results = [*asyncio.run(work()), *known]
@@ -169,6 +201,7 @@ def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, ask
                 "history": settings.history.model_dump(),
                 "runs": asked.runs,
                 "max_steps": asked.max_steps,
+                "guardrails": rules[1] if rules else None,
                 "device": suite.device,
                 "screen": suite.screen,
                 "grants": suite.grants,

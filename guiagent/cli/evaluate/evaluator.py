@@ -26,6 +26,7 @@ class Evaluator:
     devices: int
     settings: PolicySettings
     max_steps: int | None = None  # turns of an episode, instead of each task's own number
+    guardrails: str | None = None  # digest of the rules that the farm holds; None: it has none of ours
 
     async def measure(self, name: str, label: str, out: Path, episodes: int, line: StageLine) -> SuiteResult:
         """Run the policy `name`, as `open_policy` knows it, for `episodes` per task; progress is on `line`.
@@ -37,10 +38,11 @@ class Evaluator:
         spec = replace(_SPEC, tree=name == "random-element" and not oracle)
         taskset = find_taskset(self.suite.taskset, oracle=oracle)
         benchmark = Benchmark(self.suite, taskset, episodes, self.max_steps)
+        facts = facts_of(name, self.settings) | ({"guardrails": self.guardrails} if self.guardrails else {})
         async with open_policy(name, self.settings) as policy:
             return await run_suite(
                 benchmark,
-                Agent(policy, label, spec, facts_of(name, self.settings)),
+                Agent(policy, label, spec, facts),
                 self.farm,
                 out,
                 concurrency=self.devices,

@@ -20,9 +20,11 @@ from eval.suites.suite import Suite
 from eval.verification import RecordedPolicy, Verification, read_recorded, verified
 from guiagent.cli.common.farm import suite_farm
 from guiagent.cli.common.memory import PeakMemory
+from guiagent.cli.common.place import HERE
 from guiagent.cli.common.policy import SCRIPTED
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit
+from guiagent.cli.evaluate.command import guarded
 from guiagent.errors import InfrastructureError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from rewards.catalogue import find_taskset
@@ -33,22 +35,27 @@ _PART = re.compile(
 _MOST_NAMED = 20
 
 
-def verify(run: Path, devices: int) -> None:
+def verify(run: Path, devices: int, guardrails: Path | None = None) -> None:
     """Compute an evaluation's results again, play its recorded actions on fresh devices, say what differs.
 
-    Ends with exit code 1 where its figures do not hold.
+    Ends with exit code 1 where its figures do not hold. Raises UsageError unless `guardrails` are the rules
+    that it was played behind, if any.
     """
     console = Console()
     folder, suite = evaluation_of(run)
     recorded = read_recorded(folder, suite)
     label = recorded.stated.label
+    where, rules = (HERE, None) if guardrails is None else guarded(guardrails, suite, HERE)
+    if rules != (behind := recorded.stated.ran.agent.get("guardrails")):
+        word = f"behind other guardrails ({behind}): name them with" if behind else "without"
+        raise UsageError(f"{folder} was played {word} --guardrails")
     seeds = {episode.seed for episode in recorded.stated.episodes}
     out = folder / "verified"
     if out.exists():
         raise UsageError(f"{out} is there from an earlier verification: remove it to verify again")
 
     async def play() -> Verification:
-        async with suite_farm(suite, devices) as farm:
+        async with suite_farm(suite, devices, where) as farm:
             turns = recorded.stated.ran.max_steps
             benchmark = Benchmark(suite, find_taskset(suite.taskset), len(seeds), turns)
             with StageLine(console, "1/1", "verify") as line:
