@@ -20,6 +20,7 @@ from rewards.tasksets.osworld.support import lacking
 from rewards.tasksets.phone import TRAIN_TEMPLATES, PhoneTasks
 from rewards.tasksets.proposed import Proposed
 from rewards.tasksets.safety import SafetyTasks
+from rewards.tasksets.steps import Steps
 from rewards.tasksets.web import WebTasks
 
 
@@ -40,15 +41,16 @@ TASKSETS: dict[str, MakeTaskset] = {
     "web": WebTasks,
 }
 
-_BY_PATH = (GROUNDING, "osworld:PATH", "screenspot:FOLDER", "synthetic:FILE", "book:FILE")
+_BY_PATH = (GROUNDING, "osworld:PATH", "screenspot:FOLDER", "steps:FOLDER", "synthetic:FILE", "book:FILE")
 
 
 def find_taskset(name: str, oracle: bool = False) -> Taskset:
     """Return the taskset of a name.
 
     A name is a key of `TASKSETS`, one that an installed package brings, "osworld:PATH" for OSWorld's task
-    files below a path, "grounding" for our grounding items and "screenspot:FOLDER" for those of a folder,
-    "synthetic:FILE" for the verified tasks of a file, or "book:FILE" for the accepted proposals of a book.
+    files below a path, "grounding" for our grounding items, "screenspot:FOLDER" for those of a folder,
+    "steps:FOLDER" for the steps of its episodes, "synthetic:FILE" for the verified tasks of a file, or
+    "book:FILE" for the accepted proposals of a book.
 
     Raises:
         UsageError: no taskset has that name, a package's cannot be loaded, or a task file is bad.
@@ -60,6 +62,8 @@ def find_taskset(name: str, oracle: bool = False) -> Taskset:
         return Osworld(Path(where))
     if kind == "screenspot" and where:
         return Grounding(Path(where), oracle)
+    if kind == "steps" and where:
+        return Steps(Path(where), oracle)
     if kind == "synthetic" and where:
         return Synthetic(Path(where), oracle)
     if kind == "book" and where:
@@ -85,8 +89,10 @@ def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
     Raises:
         UsageError: a name is unknown, no task is left, or all are a benchmark's, as grounding items are.
     """
-    if isinstance(taskset, Grounding):
-        raise UsageError("grounding items are for evaluation alone: name another taskset to train on")
+    if isinstance(taskset, Grounding | Steps):
+        raise UsageError(
+            "grounding items and steps are for evaluation alone: name another taskset to train on"
+        )
     if tuple(names) != ("*",):
         for name in names:
             require_task(taskset, name)

@@ -8,10 +8,12 @@ from eval.suites.miniwob_demo import MINIWOB_DEMO
 from eval.suites.osworld import PREFIX, osworld_suite
 from eval.suites.phone import PHONE, PHONE_UNSEEN_APPS
 from eval.suites.safety import SAFETY
+from eval.suites.steps import steps_suite
 from eval.suites.suite import Suite
 from eval.suites.web import WEB
 from guiagent import plugins
 from guiagent.errors import UsageError, nearest
+from rewards.tasksets import steps
 from rewards.tasksets.grounding import GROUNDING
 
 SUITES: dict[str, Suite] = {
@@ -21,8 +23,8 @@ SUITES: dict[str, Suite] = {
 
 
 def find_suite(name: str) -> Suite:
-    """Find a suite by its name, of ours or of an installed package, `osworld:PATH`, or
-    `screenspot:FOLDER`.
+    """Find a suite by its name, of ours or of an installed package, `osworld:PATH`, `screenspot:FOLDER` or
+    `steps:FOLDER`.
 
     Raises UsageError if there is none, or a package's is no suite.
     """
@@ -32,6 +34,8 @@ def find_suite(name: str) -> Suite:
         return grounding.grounding_suite()
     if name.startswith(grounding.PREFIX):
         return grounding.screenspot_suite(name)
+    if name.startswith(steps.PREFIX):
+        return steps_suite(name)
     if name in SUITES:
         return SUITES[name]
     others = plugins.names(plugins.SUITES)
@@ -41,5 +45,5 @@ def find_suite(name: str) -> Suite:
             raise UsageError(f"{name!r} of {plugins.SUITES} is not a Suite of that name")
         return suite
     names = sorted([*SUITES, GROUNDING, *others])
-    known = f"; known: {', '.join(names)}, {PREFIX}PATH, {grounding.PREFIX}FOLDER"
+    known = f"; known: {', '.join(names)}, {PREFIX}PATH, {grounding.PREFIX}FOLDER, {steps.PREFIX}FOLDER"
     raise UsageError(f"no suite {name!r}{nearest(name, names) or known}")

@@ -21,7 +21,7 @@ _STORE = "trajectories"
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a run, an evaluation or a trajectory store.")],
     form: Annotated[
-        Literal["sft", "parquet", "osworld", "atif", "video"],
+        Literal["sft", "parquet", "osworld", "atif", "androidcontrol", "video"],
         typer.Option("--as", help="Format of the files."),
     ],
     to: Annotated[Path, typer.Option(help="New folder of the files; it appears when all of them are there.")],

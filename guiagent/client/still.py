@@ -2,7 +2,7 @@
 
 The state to reset to is `ResetSpec.state`: "picture" is a path on this machine, "size" its width and height,
 "told" what probes of those names answer. The probe "touched" is the first point of the first action since, as
-[x, y], or null. A point is what a grounding task asks for; what a screen would do with it does not matter.
+[x, y], or null, and "did" that action. What a screen would do with it does not matter.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from PIL import Image
 
-from guiagent.actions import Action, Click, LongPress, MouseDown, Move, points
+from guiagent.actions import ACTION, Action, Click, LongPress, MouseDown, Move, points
 from guiagent.errors import Fault, FaultError
 from guiagent.types import Capabilities, Health, Observation, ObserveSpec, ResetSpec, Trajectory
 
@@ -37,6 +37,7 @@ class StillDevice:
     def __init__(self) -> None:
         self._shown = Shown()
         self._touched: tuple[int, int] | None = None
+        self._did: Action | None = None
 
     async def describe(self) -> Capabilities:
         return Capabilities(STILL, 0, 0, ["state"], "pictures, each of its own size")
@@ -47,19 +48,22 @@ class StillDevice:
             self._shown = msgspec.convert(baseline.state, Shown)
         except msgspec.ValidationError as error:
             raise FaultError(Fault("task", "no_picture", f"this is no picture to show: {error}")) from error
-        self._touched = None
+        self._touched = self._did = None
         return await self.observe(spec)
 
     async def observe(self, spec: ObserveSpec) -> Observation:
-        told = {**self._shown.told, "touched": self._touched}
+        did = None if self._did is None else ACTION.dump_python(self._did, mode="json")
+        told = {**self._shown.told, "touched": self._touched, "did": did}
         frame = b"" if spec.frame == "none" else await asyncio.to_thread(_frame, self._shown, spec)
         probes = {name: told.get(asked) for name, asked in spec.probes.items()}
         return Observation.of(self._shown.size, frame, spec, probes=probes)
 
     async def act(self, actions: Sequence[Action], spec: ObserveSpec) -> Observation:
-        """Remember the point of the first action; those after it do not correct it."""
+        """Remember the first action and its point; those after it do not correct it."""
         if self._touched is None and actions and isinstance(actions[0], Click | Move | LongPress | MouseDown):
             self._touched = points(actions[0])[0]
+        if self._did is None and actions:
+            self._did = actions[0]
         return await self.observe(spec)
 
     async def health(self) -> Health:

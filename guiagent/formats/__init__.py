@@ -29,6 +29,7 @@ EXPORTS = {
     "parquet": Export(parquet.write),
     "osworld": Export(osworld.write, "pyautogui"),
     "atif": Export(atif.write),
+    "androidcontrol": Export(androidcontrol.write),
     "video": Export(video.write),
 }
 IMPORTS = {
