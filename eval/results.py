@@ -167,26 +167,32 @@ def read_result(path: Path, suite: Suite) -> SuiteResult:
 
     Raises InfrastructureError if it cannot be read, or is of another suite.
     """
+    found = read_stored(path)
+    if found.digest != suite.digest:
+        raise InfrastructureError(f"{path} is a result of another suite than {suite.name}")
+    return SuiteResult(suite, found.label, found.episodes, found.ran)
+
+
+class StoredResult(msgspec.Struct, frozen=True):
+    """The fields of a `results.json` that are read; all others are computed from them."""
+
+    suite: str  # its name; the digest says which version of it
+    digest: str
+    label: str
+    episodes: tuple[EpisodeResult, ...]
+    ran: Conditions = _UNKNOWN
+
+
+def read_stored(path: Path) -> StoredResult:
+    """Read a `results.json` of any suite. Raises InfrastructureError if it cannot be read."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_Stored)
+        return msgspec.json.decode(path.read_bytes(), type=StoredResult)
     except OSError as error:
         raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
     except msgspec.DecodeError as error:
         raise InfrastructureError(
             f"{path} is damaged ({error}); remove its folder to measure again"
         ) from error
-    if found.digest != suite.digest:
-        raise InfrastructureError(f"{path} is a result of another suite than {suite.name}")
-    return SuiteResult(suite, found.label, found.episodes, found.ran)
-
-
-class _Stored(msgspec.Struct):
-    """The fields of a `results.json` that are read; all others are computed from them."""
-
-    digest: str
-    label: str
-    episodes: tuple[EpisodeResult, ...]
-    ran: Conditions = _UNKNOWN
 
 
 def task_json(row: TaskResult) -> dict[str, Any]:

@@ -18,19 +18,19 @@ _LONGEST = 300  # characters of a cell
 def model_card(found: Repetitions, beside: Sequence[SuiteResult], prices: Prices | None = None) -> str:
     """Markdown about the first of the repetitions, with baselines beside it. Texts in it cannot format it."""
     first = found.runs[0]
-    lines = [f"### {_cell(first.label)} on {_cell(first.suite.name)}", ""]
+    lines = [f"### {cell(first.label)} on {cell(first.suite.name)}", ""]
     lines += [*_table(("", "success", "95% interval", "episodes", "faults")), *_pools([first, *beside])]
     rows = [(way, row) for way, rows in by_group(first).items() if len(rows) > 1 for row in rows]
     if rows:
         lines += ["", *_table(("group", "success", "95% interval", "episodes", "faults"))]
         lines += [_row(f"{way}: {row.task}", row) for way, row in rows[:_MOST_GROUPS]]
     if effort := took(found, prices):
-        lines += ["", f"A success took {_cell(effort)}."]
+        lines += ["", f"A success took {cell(effort)}."]
     if len(found.runs) > 1:
         lines += ["", f"{len(found.runs)} runs; the table is of the first."]
     lines += ["", "Ran on:", ""]
     facts = [("suite digest", first.suite.digest), *told(first.ran)]
-    lines += [f"- {_cell(name)}: {_cell(value)}" for name, value in facts]
+    lines += [f"- {cell(name)}: {cell(value)}" for name, value in facts]
     lines += ["", "Check it: `guiagent eval --verify FOLDER` plays its recorded actions again.", ""]
     return "\n".join(lines)
 
@@ -55,10 +55,10 @@ def _pools(results: Sequence[SuiteResult]) -> list[str]:
 
 def _row(name: str, row: TaskResult) -> str:
     rate = row.scheduled
-    return f"| {_cell(name)} | {percent(rate.rate)} | {span(rate.interval)} | {rate.n} | {row.faults} |"
+    return f"| {cell(name)} | {percent(rate.rate)} | {span(rate.interval)} | {rate.n} | {row.faults} |"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """A text as one line of Markdown that cannot end its cell, link, emphasise or be HTML."""
     line = " ".join(text.split())[:_LONGEST]
     return "".join(f"\\{letter}" if letter in "\\`*[]<>|#!" else letter for letter in line)

@@ -243,7 +243,7 @@ def _group(comparison: Comparison, trained: bool, width: int) -> str:
 def _line(before: TaskResult | None, after: TaskResult, baselines: Sequence[TaskResult]) -> str:
     sides = [("before", before.scheduled)] if before else []
     sides.append(("after", after.scheduled))
-    cells = [f'<td class="plot">{_bars(sides)}</td>', *(_rate(p) for _, p in sides)]
+    cells = [f'<td class="plot">{bars(sides)}</td>', *(rate_cell(p) for _, p in sides)]
     if before:
         cells.append(_change(before.scheduled, after.scheduled))
     cells += [f"<td>{percent(b.scheduled.rate)}</td>" for b in baselines]
@@ -252,7 +252,8 @@ def _line(before: TaskResult | None, after: TaskResult, baselines: Sequence[Task
     return f'<tr><th scope="row">{shown(after.task)}</th>{"".join(cells)}</tr>'
 
 
-def _rate(proportion: Proportion) -> str:
+def rate_cell(proportion: Proportion) -> str:
+    """A cell of a table, as HTML: a rate, and its interval in small figures."""
     return f"<td>{percent(proportion.rate)} <small>{span(proportion.interval)}</small></td>"
 
 
@@ -273,18 +274,18 @@ def in_points(difference: float) -> str:
     return f"{rounded:+}".replace("-", "\N{MINUS SIGN}") if rounded else "0"
 
 
-def _bars(sides: Sequence[tuple[str, Proportion]]) -> str:
+def bars(sides: Sequence[tuple[str, Proportion]]) -> str:
     """A bar per side, from 0 to its rate, with the interval as a line and the rate as a dot."""
     width, lane = 200, 9
     height = lane * len(sides) + 3
     grid = "".join(
         f'<line class="grid" x1="{x}" y1="0" x2="{x}" y2="{height}"/>' for x in (0.5, width / 2, width - 0.5)
     )
-    bars = []
+    lanes = []
     for i, (name, proportion) in enumerate(sides):
         y, interval = 2 + lane * i, proportion.interval
         rate, low, high = (round(width * r, 1) for r in (proportion.rate, interval.low, interval.high))
-        bars.append(
+        lanes.append(
             f'<g class="{name}"><rect class="bar" x="0" y="{y}" width="{rate}" height="{lane - 2}"/>'
             f'<line class="whisker" x1="{low}" y1="{y + 3.5}" x2="{high}" y2="{y + 3.5}"/>'
             f'<circle class="point" cx="{rate}" cy="{y + 3.5}" r="3"/></g>'
@@ -292,5 +293,5 @@ def _bars(sides: Sequence[tuple[str, Proportion]]) -> str:
     label = ", ".join(f"{name} {percent(p.rate)}" for name, p in sides)
     return (
         f'<svg class="bars" viewBox="-4 0 {width + 8} {height}" role="img" aria-label="{label}">'
-        f"{grid}{''.join(bars)}</svg>"
+        f"{grid}{''.join(lanes)}</svg>"
     )

@@ -10,7 +10,7 @@ import typer
 
 from guiagent.cli import dialects, doors, formats, mcp, proxy, replay
 from guiagent.cli.common import place
-from guiagent.cli.evaluate import grounding, tasks
+from guiagent.cli.evaluate import grounding, leaderboard, tasks
 from guiagent.cli.farm import commands, image, profile
 from guiagent.cli.rewards import judge, propose
 from guiagent.cli.train import Launch
@@ -27,6 +27,7 @@ app.add_typer(image.app, name="image")
 app.add_typer(profile.app, name="profile")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(grounding.app, name="grounding")
+app.add_typer(leaderboard.app)
 app.add_typer(judge.app, name="judge")
 app.add_typer(propose.app)
 app.add_typer(dialects.app, name="dialects")
