@@ -13,6 +13,7 @@ import pytest
 from guiagent.errors import FaultError, UsageError
 from tests.support.model_stand_in import stand_in
 from tests.training.test_proxy import TOKEN, call, completion, opened, png, user
+from training.proxy import server
 from training.proxy import session as sessions
 from training.proxy.chat import Message, Reply, parse
 from training.proxy.server import Proxy, serving
@@ -47,6 +48,50 @@ async def test_two_ends_of_a_session_are_one_and_leave_the_next_of_its_name() ->
         assert sorted([(await end).status_code for end in ends]) == [200, 400]
         await http.get("/s/one/v1/models")
         assert ended == [first] and proxy.sessions["one"] is not first
+    await upstream.close()
+
+
+async def test_large_requests_without_end_are_refused_until_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "UNDER_WAY", 100_000)
+    with stand_in(lambda body: "done", lambda k, body: "hang" if k < 2 else None) as model:
+        upstream = ServerUpstream(model.url)
+        proxy, _ = proxied(upstream)
+        async with client_of(proxy) as http:
+            asked = {"model": "m", "messages": [{"role": "user", "content": "a" * 45_000}]}
+
+            async def call(name: str) -> httpx.Response:
+                return await http.post(f"/s/{name}/v1/chat/completions", json=asked)
+
+            held = [asyncio.create_task(call(name)) for name in ("one", "two")]
+            while len(model.requests) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            refused = await call("three")
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert refused.json()["error"]["code"] == "busy" and "send fewer" in refused.text
+            assert (await http.get("/s/three/v1/models")).status_code == 200  # what is small goes on
+            model.let_go.set()
+            assert [(await one).status_code for one in held] == [200, 200]
+            assert (await call("three")).status_code == 200
+        await upstream.close()
+    assert proxy._under_way == 0
+
+
+async def test_a_request_that_breaks_off_leaves_its_room() -> None:
+    upstream = ServerUpstream("http://127.0.0.1:1")
+    proxy, _ = proxied(upstream)
+    async with serving(proxy) as url:
+        port = int(url.rpartition(":")[2])
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = f"POST /s/one/v1/chat/completions HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKEN}\r\n"
+        writer.write(head.encode() + b"Content-Length: 90000\r\n\r\n" + b"a" * 50_000)
+        while not proxy._under_way:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        writer.close()
+        async with asyncio.timeout(10):
+            while proxy._under_way:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
     await upstream.close()
 
 

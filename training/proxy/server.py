@@ -8,7 +8,7 @@ import asyncio
 import base64
 import contextlib
 import hmac
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -24,6 +24,8 @@ from training.proxy import chat as openai
 from training.proxy.session import Session
 from training.proxy.upstream import Upstream
 
+UNDER_WAY = 4 * openai.MAX_BODY  # bytes of the bodies of all requests that are not answered yet
+_RETRY_S = 1
 _STATUS = {"deadline": 504, "unreachable": 502, "bad_reply": 502, "context_too_long": 400}
 
 
@@ -60,6 +62,7 @@ class Proxy:
         self._token = token
         self._models = models
         self._new = new
+        self._under_way = 0
 
     def app(self) -> Starlette:
         base = "/s/{name}/v1"
@@ -94,7 +97,10 @@ class Proxy:
 
     async def _complete(self, request: Request) -> Response:
         session = self._session(request)
-        body = await _body(request)
+        async with self._body(request) as body:
+            return await self._answer(session, body)
+
+    async def _answer(self, session: Session, body: bytes) -> Response:
         chat = openai.parse(body)
         messages = await asyncio.to_thread(openai.messages_of, chat)
         async with session.calling:
@@ -120,15 +126,17 @@ class Proxy:
 
     async def _act(self, request: Request) -> Response:
         screen = self._screen(request)
-        shown, over = await screen.act(await _body(request))
+        async with self._body(request) as body:
+            shown, over = await screen.act(body)
         return JSONResponse(_told(shown, over=over))
 
     async def _end(self, request: Request) -> Response:
-        session, body = self._session(request), await _body(request)
+        session = self._session(request)
         if self.ended is None:
             raise UsageError("this session's end is not the agent's to say")
         try:
-            told = msgspec.json.decode(body or b"{}", type=_End)
+            async with self._body(request) as body:
+                told = msgspec.json.decode(body or b"{}", type=_End)
         except msgspec.DecodeError as error:
             raise UsageError(f'the end is {{"score": 0.0 to 1.0}} or empty: {error}') from None
         if told.score is not None and not 0 <= told.score <= 1:
@@ -139,6 +147,26 @@ class Proxy:
             self.close_session(session.name)
             await asyncio.to_thread(self.ended, session, told.score)
         return JSONResponse({"id": session.name, "steps": len(session.steps)})
+
+    @contextlib.asynccontextmanager
+    async def _body(self, request: Request) -> AsyncIterator[bytes]:
+        """Read a body, which counts as under way until the end of the block.
+
+        Raises UsageError for one that is too large, _Full where those under way leave it no room.
+        """
+        raw = bytearray()
+        try:
+            async for chunk in request.stream():
+                raw += chunk
+                self._under_way += len(chunk)
+                if len(raw) > openai.MAX_BODY:
+                    raise UsageError(f"a request may have {openai.MAX_BODY >> 20} MiB at most")
+                if self._under_way > UNDER_WAY:
+                    text = f"{UNDER_WAY >> 20} MiB of requests are under way: send fewer at once"
+                    raise _Full(text)
+            yield bytes(raw)
+        finally:
+            self._under_way -= len(raw)
 
     def _session(self, request: Request) -> Session:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -166,13 +194,8 @@ class _Unauthorized(UsageError):
     pass
 
 
-async def _body(request: Request) -> bytes:
-    raw = bytearray()
-    async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > openai.MAX_BODY:
-            raise UsageError(f"a request may have {openai.MAX_BODY >> 20} MiB at most")
-    return bytes(raw)
+class _Full(UsageError):
+    """What is under way leaves a request no room; it may be sent again."""
 
 
 def _told(shown: Observation, *, over: bool) -> dict[str, Any]:
@@ -186,12 +209,16 @@ def _told(shown: Observation, *, over: bool) -> dict[str, Any]:
     }
 
 
-def _problem(status: int, kind: str, code: str, message: str) -> Response:
+def _problem(
+    status: int, kind: str, code: str, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
     """An error as OpenAI's API has it."""
-    return JSONResponse({"error": {"message": message, "type": kind, "code": code}}, status)
+    return JSONResponse({"error": {"message": message, "type": kind, "code": code}}, status, headers)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
+    if isinstance(error, _Full):  # OpenAI's clients try such a request again by themselves
+        return _problem(429, "rate_limit_error", "busy", str(error), {"Retry-After": str(_RETRY_S)})
     status = 401 if isinstance(error, _Unauthorized) else 400
     return _problem(status, "invalid_request_error", "refused", str(error))
 
