@@ -97,7 +97,7 @@ class OracleDemonstrator:
         size = (observation.width, observation.height)
         try:
             todo = ACTIONS.validate_python(observation.probes.get("oracle"))[:1]
-            text = self._dialect.render(_written(todo, size), size)
+            text = self._dialect.render(written(todo, size), size)
             actions = self._dialect.parse(text, size)
         except ValidationError:
             shown = f"{observation.probes.get('oracle')!r:.80}"
@@ -111,7 +111,7 @@ class OracleDemonstrator:
         pass
 
 
-def _written(todo: Sequence[Action], size: tuple[int, int]) -> list[Action]:
+def written(todo: Sequence[Action], size: tuple[int, int]) -> list[Action]:
     """The actions of a reply: what ends the episode is said to, and a click is in the middle of its cell."""
     match todo:
         case []:
