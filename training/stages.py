@@ -26,6 +26,7 @@ class DemonstrationsConfig(BaseModel, extra="forbid", frozen=True):
     taskset: str = "lab"
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)
     episodes: Positive = 2000
+    midway: Annotated[float, Field(ge=0, le=1)] = 0.0  # share that begins on the oracle's way, or at its end
     astray: Annotated[float, Field(ge=0, le=1)] = 0.0  # share that begins after one to three random taps
 
 
