@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from guiagent.errors import UsageError
-from training.config import DeviceConfig, EvaluationConfig, Positive, SftConfig, TrainConfig
+from training.config import DeviceConfig, EvaluationConfig, Positive, Rate, SftConfig, TrainConfig
 
 StageName = Literal["sft", "single", "multi"]
 STAGES: tuple[StageName, ...] = ("sft", "single", "multi")
@@ -26,7 +26,19 @@ class DemonstrationsConfig(BaseModel, extra="forbid", frozen=True):
     taskset: str = "lab"
     tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)
     episodes: Positive = 2000
+    midway: Annotated[float, Field(ge=0, le=1)] = 0.0  # share that begins on the oracle's way, or at its end
     astray: Annotated[float, Field(ge=0, le=1)] = 0.0  # share that begins after one to three random taps
+
+
+class BaseConfig(BaseModel, extra="forbid", frozen=True):
+    """The policy that the stages begin with, made anew and taught to read: see `training/sft/base.py`."""
+
+    screens: Positive = 3000  # of the tasks demonstrated
+    reading: Positive = 300  # optimiser steps of reading alone
+    pointing: Positive = 400  # and then of both
+    batch: Positive = 32  # screens
+    learning_rate: Rate = 2e-3
+    processes: Positive = 2  # with one thread each
 
 
 class SftStage(SftConfig):
@@ -50,6 +62,7 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
     seed: int = 0
     devices: Positive = 4  # of demonstrations and measurements
     demonstrations: DemonstrationsConfig = DemonstrationsConfig()
+    base: BaseConfig | None = None  # made in the shape of the small policy; None: begin with `policy` itself
     sft: SftStage = SftStage()
     single: TrainConfig = TrainConfig(taskset="lab-steps")
     multi: TrainConfig = TrainConfig(taskset="lab")
@@ -62,6 +75,8 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
         for name in STAGES:
             if own := set(_SHARED) & getattr(self, name).model_fields_set:
                 raise UsageError(f"{name}.{min(own)} is shared by all stages: say it once, without '{name}.'")
+        if self.base is not None and self.policy != "tiny":
+            raise UsageError("a base is made in the shape of the small policy: leave out base, or policy")
         if "store" in self.sft.model_fields_set:
             raise UsageError("the stage sft learns from its own demonstrations: leave out sft.store")
 

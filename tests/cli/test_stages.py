@@ -10,11 +10,15 @@ from guiagent import config as configuration
 from guiagent.cli.train import stages
 from guiagent.cli.train.recipes import recipe_path
 from guiagent.errors import UsageError
+from guiagent.lab.words import SUBJECTS
 from guiagent.storage.trajectories import TrajectoryStore
+from training.sft.base import SCREENS
+from training.sft.screens import load
 from training.stages import StagesConfig
 
 QUICK = [
     *("devices=2", "demonstrations.episodes=4", 'demonstrations.tasks=["reach-2", "find-2"]'),
+    *("base.screens=4", "base.reading=1", "base.pointing=1", "base.batch=2", "base.processes=1"),
     *("sft.steps=1", "sft.batch=2", "sft.held_out=0.0"),
     *("single.env_steps=8", "single.rollout.group_size=2", "single.rollout.devices=2"),
     *("single.update.groups=2", 'single.tasks=["reach-2"]', "single.health.stop_after=0", "single.steps=2"),
@@ -30,6 +34,7 @@ def config(*overrides: str) -> StagesConfig:
     ("override", "told"),
     [
         ('stages=["multi", "sft"]', "each of them once, in this order: sft, single, multi"),
+        ("policy=other", "made in the shape of the small policy: leave out base, or policy"),
         ("multi.policy=other", "multi.policy is shared by all stages"),
         ("sft.store=elsewhere", "learns from its own demonstrations: leave out sft.store"),
         ("single.env_step=3", "did you mean"),
@@ -68,11 +73,16 @@ def test_stages_follow_each_other_and_what_is_done_is_not_done_again(
     assert len(shown) == 4
     assert all(one.success for one in shown.values())
     assert all(step.policy.text.startswith("Action: ") for one in shown.values() for step in one.steps)
+    assert {one.name for screen in load(tmp_path / "base" / SCREENS) for one in screen.elements} & set(
+        SUBJECTS
+    )
+    made = (tmp_path / "base" / "policy" / "model.safetensors").stat()
 
     monkeypatch.setattr(stages, "_demonstrate", lambda *_: None)  # it would find all of them there
     stages.train_in_stages(config('stages=["sft", "single"]'), tmp_path, Console())
     told = json.loads((tmp_path / "stages.json").read_text())
     assert list(told) == ["before", "sft", "single"]
+    assert (tmp_path / "base" / "policy" / "model.safetensors").stat() == made
     origin = json.loads((tmp_path / "single" / "forked.json").read_text())
     assert (origin["run"], origin["step"]) == (str((tmp_path / "sft").resolve()), 1)
     with TrajectoryStore(tmp_path / "single" / "trajectories", readonly=True) as store:
@@ -82,3 +92,5 @@ def test_stages_follow_each_other_and_what_is_done_is_not_done_again(
         stages.train_in_stages(config('stages=["sft", "single"]', "sft.steps=2"), tmp_path, Console())
     with pytest.raises(UsageError, match=r"demonstrations\.episodes was 4, now 5"):
         stages.train_in_stages(config("demonstrations.episodes=5"), tmp_path, Console())
+    with pytest.raises(UsageError, match=r"reading was 1, now 2"):
+        stages.train_in_stages(config("base.reading=2"), tmp_path, Console())

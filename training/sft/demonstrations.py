@@ -54,10 +54,11 @@ async def demonstrate(
     jobs = []
     rng = random.Random(f"demonstrations/{config.seed}")
     for index in range(shown.episodes):
-        name, seed, astray = rng.choice(names), rng.choice(DEMONSTRATIONS), rng.random() < shown.astray
-        taps = rng.randint(1, _MOST_TAPS) if astray else 0
-        id = f"demo-{index:06d}"
-        jobs.append(Job(id, name, partial(play, id, Astray(taskset.task(name, seed), taps))))
+        name, seed, id = rng.choice(names), rng.choice(DEMONSTRATIONS), f"demo-{index:06d}"
+        task = taskset.task(name, seed)
+        along = rng.randint(0, task.max_steps // 2 - 1) if rng.random() < shown.midway else 0
+        taps = rng.randint(1, _MOST_TAPS) if rng.random() < shown.astray else 0
+        jobs.append(Job(id, name, partial(play, id, Begun(task, along, taps))))
     await collecting.collect(
         farm, store, jobs, config.devices, on_commit, lease=Lease(kind.kind, kind.grants)
     )
@@ -97,7 +98,7 @@ class OracleDemonstrator:
         size = (observation.width, observation.height)
         try:
             todo = ACTIONS.validate_python(observation.probes.get("oracle"))[:1]
-            text = self._dialect.render(_written(todo, size), size)
+            text = self._dialect.render(written(todo, size), size)
             actions = self._dialect.parse(text, size)
         except ValidationError:
             shown = f"{observation.probes.get('oracle')!r:.80}"
@@ -111,7 +112,7 @@ class OracleDemonstrator:
         pass
 
 
-def _written(todo: Sequence[Action], size: tuple[int, int]) -> list[Action]:
+def written(todo: Sequence[Action], size: tuple[int, int]) -> list[Action]:
     """The actions of a reply: what ends the episode is said to, and a click is in the middle of its cell."""
     match todo:
         case []:
@@ -128,10 +129,15 @@ def _cell(place: int, end: int) -> int:
 
 
 @dataclass(frozen=True)
-class Astray:
-    """A task that begins after `taps` random ones, so that its demonstration shows a way back."""
+class Begun:
+    """A task that begins after `along` inputs of its oracle, or where they end, and then `taps` random ones.
+
+    From the middle of a task a policy learns to tell by the screen what is left to do, where from the start
+    alone it could count its own replies; from astray it learns the way back.
+    """
 
     task: Task
+    along: int
     taps: int
 
     @property
@@ -153,6 +159,11 @@ class Astray:
     async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
         instruction, shown = await self.task.setup(device, spec)
         rng = random.Random(f"astray/{self.seed}")
+        for _ in range(self.along):
+            todo = ACTIONS.validate_python(shown.probes.get("oracle", []))[:1]
+            if not todo or isinstance(todo[0], Answer):
+                break
+            shown = await device.act(todo, spec)
         for _ in range(self.taps):
             candidates = ACTIONS.validate_python(shown.probes.get("candidates", []))
             if candidates:

@@ -46,6 +46,7 @@ def train_in_stages(config: StagesConfig, run: Path, console: Console) -> None:
     """
     suite = _possible(config, run)
     count = len(config.stages)
+    config = _with_base(config, run, console, f"0/{count}")
     found = [_measured(config, suite, run, "before", Reached(config.policy, 0), console, f"0/{count}")]
     for number, name in enumerate(config.stages, 1):
         at = f"{number}/{count}"
@@ -80,6 +81,8 @@ def _possible(config: StagesConfig, run: Path) -> Suite:
             f"{config.device.kind}: give both the same"
         )
     checkpoint_folder(config.policy)
+    if config.base is not None:
+        require_same(run / "base", config.base)
     for name in config.stages:
         if name == "sft":
             _require_shown(config, run)
@@ -116,6 +119,38 @@ def _demonstrate(config: StagesConfig, run: Path, console: Console, at: str) -> 
     run.mkdir(parents=True, exist_ok=True)
     claim(run, Shown.of(config))
     asyncio.run(play())
+
+
+def _with_base(config: StagesConfig, run: Path, console: Console, at: str) -> StagesConfig:
+    """Return the config whose stages begin with the base; make that first, if the folder has none."""
+    from training.sft import base, screens
+
+    if config.base is None:
+        return config
+    _demonstrate(config, run, console, at)
+    folder, made, device = run / "base", config.base, config.device
+    folder.mkdir(exist_ok=True)
+    claim(folder, made)
+
+    async def see() -> None:
+        with StageLine(console, at, "look") as line:
+            async with own_farm(config.devices, device.width, device.height, kind=device.kind) as farm:
+                seen = await screens.look(
+                    farm.client, config, made.screens, lambda n: line.update(f"{n:,} of {made.screens:,}")
+                )
+            screens.save(folder / base.SCREENS, seen)
+
+    if not (folder / base.SCREENS).exists():
+        asyncio.run(see())
+    if not (folder / base.POLICY).exists():
+        with StageLine(console, at, "base") as line:
+            base.fit(
+                folder,
+                run / DEMONSTRATIONS,
+                config,
+                lambda what, step, loss: line.update(f"{what}: step {step:,}  loss {loss:.3f}"),
+            )
+    return config.model_copy(update={"policy": str(folder / base.POLICY)})
 
 
 def _sft(config: StagesConfig, run: Path, console: Console, at: str) -> Reached:

@@ -1,0 +1,84 @@
+"""Screens, each with what its accessibility tree says is written where: material to learn reading from."""
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from guiagent.client import FarmClient
+from guiagent.client.play import DeviceSlot, play
+from guiagent.errors import InfrastructureError
+from guiagent.protocols import Device, Task
+from guiagent.seeds import DEMONSTRATIONS
+from guiagent.storage.atomic import write_file
+from guiagent.types import FrameFormat, Node, ObserveSpec
+from training.sft.demonstrations import Begun, demonstrable
+from training.stages import StagesConfig
+
+_MOST_TAPS = 5  # before a screen is looked at, so that not all of them are where tasks begin
+
+
+class Screen(msgspec.Struct, frozen=True):
+    """A frame, its size in pixels, and the elements with a name and a place on it, from back to front."""
+
+    frame: bytes
+    width: int
+    height: int
+    elements: list[Node]
+
+
+async def look(
+    farm: FarmClient, config: StagesConfig, count: int, on_screen: Callable[[int], None]
+) -> list[Screen]:
+    """Return `count` screens of the tasks that the recipe demonstrates, at their beginning or a few taps on.
+
+    Raises:
+        UsageError: a task has no oracle, and so none to say what can be tapped.
+        FaultError: a device failed.
+    """
+    taskset, names = demonstrable(config.demonstrations)
+    kind, rng, found = config.device, random.Random(f"screens/{config.seed}"), dict[int, Screen]()
+
+    async def see(job: tuple[int, Task], slot: DeviceSlot) -> None:
+        number, task = job
+        found[number] = await slot.run(partial(_seen, task, kind.frame))
+        on_screen(len(found))
+
+    tasks = [
+        Begun(taskset.task(rng.choice(names), rng.choice(DEMONSTRATIONS)), 0, rng.randint(0, _MOST_TAPS))
+        for _ in range(count)
+    ]
+    leases = [
+        DeviceSlot(partial(farm.lease, kind.kind, grants=kind.grants, label=f"screens {number}"))
+        for number in range(config.devices)
+    ]
+    await play(enumerate(tasks), leases, see)
+    return [found[number] for number in sorted(found)]  # in an order that no device decides
+
+
+def save(path: Path, screens: Sequence[Screen]) -> None:
+    """Write screens to a file in one step. Raises InfrastructureError if it cannot be written."""
+    write_file(path, msgspec.msgpack.encode(screens))
+
+
+def load(path: Path) -> list[Screen]:
+    """Read what `save` wrote. Raises InfrastructureError for a damaged file."""
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=list[Screen])
+    except (OSError, msgspec.DecodeError) as error:
+        raise InfrastructureError(f"{path} holds no screens ({error}): remove it to take new ones") from error
+
+
+async def _seen(task: Task, frame: FrameFormat, device: Device) -> Screen:
+    spec = ObserveSpec(frame=frame, tree=True, probes=dict(task.probes))
+    _, shown = await task.setup(device, spec)
+    await task.teardown(device)
+    width, height = shown.width, shown.height
+    elements = [
+        one
+        for one in shown.tree or []
+        if one.name and 0 <= one.box[0] < width and 0 <= one.box[1] < height and min(one.box[2:]) > 0
+    ]
+    return Screen(shown.frame, width, height, elements)
