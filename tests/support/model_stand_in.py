@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 Body = dict[str, Any]
 Mind = Callable[[Body], str | Sequence[str]]  # one text for all of n, or n of them
-Trouble = Literal["busy", "down", "hang", "torn", "mute", "twice", "cut"]
+Trouble = Literal["busy", "down", "hang", "torn", "mute", "twice", "cut", "strict"]
 
 
 @dataclass
@@ -52,6 +52,8 @@ class StandIn:
             return _send(handler, 404, b'{"error": {"message": "no such path"}}')
         if trouble == "busy":
             return _send(handler, 429, b'{"error": {"message": "slow down"}}', {"Retry-After": "0"})
+        if trouble == "strict" and "return_token_ids" in body:
+            return _send(handler, 422, b'{"detail": "Unexpected fields: return_token_ids"}')
         if trouble == "down":
             return _send(handler, 503, b"<html>upstream</html>")
         if trouble == "cut":

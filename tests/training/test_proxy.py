@@ -200,6 +200,24 @@ async def test_a_server_without_tokens_serves_and_teaches_nothing():
     assert contexts(Trajectory("t", "a", 0, "", session.steps, "agent_done")) == []
 
 
+async def test_a_server_that_refuses_to_be_asked_for_tokens_is_asked_without_and_never_again():
+    with stand_in(lambda body: "done", lambda k, body: "strict") as server:
+        upstream = ServerUpstream(server.url)
+        proxy = opened(upstream)
+        async with (
+            serving(proxy) as url,
+            openai.AsyncOpenAI(base_url=f"{url}/s/one/v1", api_key=TOKEN, max_retries=0) as client,
+        ):
+            for words in ("Go.", "Go on."):
+                said = await client.chat.completions.create(model="m", messages=[user(words)])
+                assert said.choices[0].message.content == "done"
+        await upstream.close()
+        asked = [("return_token_ids" in body, "logprobs" in body, "n" in body) for body in server.bodies]
+    assert asked == [(True, True, False), (False, False, False), (False, False, False)]
+    calls = [call for step in proxy.sessions["one"].steps for call in step.policy.calls]
+    assert [(call.error, call.completion_ids) for call in calls] == [(None, []), (None, [])]
+
+
 @pytest.mark.parametrize(
     ("trouble", "status", "code"),
     [("cut", 502, "unreachable"), ("hang", 504, "deadline"), ("torn", 502, "bad_reply")],

@@ -16,7 +16,8 @@ from training.proxy.chat import Chat, Message, Picture, Reply
 
 MAX_REPLY = 64 * 2**20
 _ROLES = {"developer": "system", "tool": "user"}  # of those that chat templates know
-_TOKENS = {"logprobs": True, "return_token_ids": True, "stream": False, "n": 1}
+_TOKENS = {"logprobs": True, "return_token_ids": True}
+_REFUSALS = {"http_400", "http_422"}  # of a server that does not take fields it does not know
 
 
 class Upstream(Protocol):
@@ -125,7 +126,8 @@ class ServerUpstream:
 
     The server is asked for whole answers: what comes is bounded and checked before an agent sees any of it.
     An answer without token ids is passed on, and its call recorded without tokens, from which nothing can be
-    learned. With `model`, every call asks for that one, whatever the agent calls it.
+    learned; a server that refuses to be asked for them is not asked again. With `model`, every call asks for
+    that one, whatever the agent calls it.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class ServerUpstream:
         self._model = model
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._timeout_s = timeout_s
+        self._tokens: Mapping[str, Any] = _TOKENS
         self._client = httpx.AsyncClient(timeout=timeout_s, headers=headers, trust_env=False)
 
     async def complete(
@@ -147,11 +150,11 @@ class ServerUpstream:
         body: bytes,
         said: Mapping[str, list[int]],
     ) -> Reply:
-        asked: dict[str, Any] = {**msgspec.json.decode(body), **_TOKENS}
+        asked: dict[str, Any] = {**msgspec.json.decode(body), "stream": False}
         asked.pop("stream_options", None)
         if self._model is not None:
             asked["model"] = self._model
-        raw = await self._post(msgspec.json.encode(asked))
+        raw = await self._ask(asked)
         try:
             found = msgspec.json.decode(raw, type=_Completion)
             choice = found.choices[0]
@@ -168,6 +171,17 @@ class ServerUpstream:
             ids if whole else [],
             logprobs if whole else [],
         )
+
+    async def _ask(self, asked: dict[str, Any]) -> bytes:
+        try:
+            return await self._post(msgspec.json.encode({**asked, **self._tokens}))
+        except FaultError as error:
+            fault = error.fault
+            if fault.code not in _REFUSALS or not any(name in fault.message for name in self._tokens):
+                raise
+        raw = await self._post(msgspec.json.encode(asked))
+        self._tokens = {}
+        return raw
 
     async def _post(self, body: bytes) -> bytes:
         raw = bytearray()
