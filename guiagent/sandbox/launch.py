@@ -229,7 +229,7 @@ def main() -> None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    # Bubblewrap is the sandbox's first process: what it is started with, programs inside read in /proc/1/environ.
+    # Bubblewrap is the sandbox's first process, whose /proc/1/environ the programs inside may read.
     os.execve(shutil.which(command[0]) or command[0], [plan["name"], *command[1:]], {})
 
 
