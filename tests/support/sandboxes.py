@@ -1,7 +1,7 @@
 """What hostile programs try from inside a sandbox, as functions that answer whether it worked.
 
-`ESCAPES` is Python that any interpreter can run; each of its functions takes nothing and returns a bool. One of
-them looks for a variable `SECRET`, which whoever starts the sandbox has to have in its environment.
+`ESCAPES` is Python that any interpreter can run; each of its functions takes nothing and returns a bool. One
+looks for a variable `SECRET`, which whoever starts the sandbox has to have in its environment.
 """
 
 SECRET = "SECRET_OF_THE_HOST"
