@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 from guiagent.types import Box
 
 _MAX_XML = 16 << 20
+_MAX_TAGS = 50_000
 _BOUNDS = re.compile(r"\[(-?\d{1,6}),(-?\d{1,6})\]\[(-?\d{1,6}),(-?\d{1,6})\]")
 
 
@@ -16,7 +17,8 @@ class TreeError(Exception):
 def root_of(xml: bytes) -> ElementTree.Element:
     """The element `hierarchy`, which has the views of the screen in it.
 
-    Raises TreeError for data that is not XML, has a document type (a dump never does), or has no views.
+    Raises TreeError for data that is not XML, has a document type (a dump never does), has no views, or has
+    so many that it would take long to look at them.
     """
     start, end = xml.find(b"<?xml"), xml.rfind(b"</hierarchy>")
     if start < 0 or end < 0 or len(xml) > _MAX_XML:
@@ -24,6 +26,8 @@ def root_of(xml: bytes) -> ElementTree.Element:
     document = xml[start : end + len(b"</hierarchy>")]
     if b"<!" in document:
         raise TreeError("a dump with a document type")
+    if document.count(b"<") > _MAX_TAGS:
+        raise TreeError(f"a dump with over {_MAX_TAGS} tags")
     try:
         root = ElementTree.fromstring(document)
     except ElementTree.ParseError as error:

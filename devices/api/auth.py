@@ -93,8 +93,8 @@ class Guard:
         try:
             self._admission.request(tenant, scope["path"])
             self._admission.open_socket(tenant)
-        except TooManyRequests:
-            await send({"type": "websocket.close", "code": wire.TRY_LATER})
+        except TooManyRequests as error:
+            await problem_response(problem_of(error))(scope, receive, send)
             return
         try:
             await self._app(scope, receive, send)

@@ -7,12 +7,13 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import h11
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
-from guiagent.wire import TRY_LATER
+from guiagent.wire import PROBLEM, TRY_LATER
 
 FORWARDED = b"x-guiagent-forwarded"  # header of a forwarded request, which is not forwarded again
 _CONNECT_S = 3.0
@@ -22,7 +23,6 @@ _MAX_MESSAGE = 1 << 26  # bytes
 _OF_ONE_HOP = frozenset(
     b"connection keep-alive transfer-encoding upgrade te trailer host date expect".split()
 )
-_POLICY_VIOLATION = 1008
 MISDIRECTED = 421  # HTTP status: a request was forwarded to an instance that does not lead
 BUFFERED = 64 << 10  # bytes of a body that is read before there is a leader to send it to
 
@@ -145,8 +145,10 @@ async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
 
 
 async def _socket(url: str, over: asyncio.Event, scope: Scope, receive: Receive, send: Send) -> None:
-    """Forward a WebSocket. The Origin header is not forwarded: this instance has checked it already."""
-    await receive()  # websocket.connect
+    """Forward a WebSocket. The Origin header is not forwarded: this instance has checked it already.
+
+    A refusal passes through with its status. Raises Unreached if the other instance does not lead.
+    """
     target = scope["path"] + (f"?{scope['query_string'].decode()}" if scope["query_string"] else "")
     passed = [(FORWARDED.decode(), "1")]
     passed += [
@@ -162,12 +164,16 @@ async def _socket(url: str, over: asyncio.Event, scope: Scope, receive: Receive,
             compression=None,
             proxy=None,
         )
-    except InvalidStatus:
-        await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+    except InvalidStatus as error:
+        refusal = error.response
+        if refusal.status_code == MISDIRECTED:
+            raise Unreached from error
+        kind = refusal.headers.get("content-type", PROBLEM)
+        await Response(bytes(refusal.body), refusal.status_code, media_type=kind)(scope, receive, send)
         return
-    except (OSError, WebSocketException):
-        await send({"type": "websocket.close", "code": TRY_LATER})
-        return
+    except (OSError, WebSocketException) as error:
+        raise Unreached from error
+    await receive()  # websocket.connect
     await send({"type": "websocket.accept", "subprotocol": upstream.subprotocol})
     there = asyncio.create_task(_there(receive, upstream))
     back = asyncio.create_task(_back(upstream, send))

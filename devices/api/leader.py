@@ -257,12 +257,5 @@ def _length(scope: Scope) -> int:
 
 
 def _away(status: int, code: str, detail: str) -> ASGIApp:
-    problem = wire.Problem("No leader", status, detail, code, retryable=True)
-
-    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": wire.TRY_LATER})
-        else:
-            await problem_response(problem)(scope, receive, send)
-
-    return refuse
+    """The answer to a request or a WebSocket: closing that instead would say 403, and hosts give up at it."""
+    return problem_response(wire.Problem("No leader", status, detail, code, retryable=True))

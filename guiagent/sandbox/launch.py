@@ -229,7 +229,8 @@ def main() -> None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    os.execvp(command[0], [plan["name"], *command[1:]])
+    # Bubblewrap is the sandbox's first process, whose /proc/1/environ the programs inside may read.
+    os.execve(shutil.which(command[0]) or command[0], [plan["name"], *command[1:]], {})
 
 
 if __name__ == "__main__":

@@ -16,9 +16,11 @@ _LONGEST = 16_000  # characters at the end of a reply that are read
 _MISSES = 64  # braces that begin no object, after which the rest is not read
 _DECODER = json.JSONDecoder()
 _DECORATION = r"[ \t*_#>`]*"
+# For a whole line without the blanks around it. No two of its repetitions meet: else each would be tried at
+# every place of the other.
 _SCORE = re.compile(
-    rf"^{_DECORATION}SCORE{_DECORATION}:{_DECORATION}(-?\d{{1,2}}(?:\.\d{{1,6}})?|unknown){_DECORATION}\.?\s*$",
-    re.IGNORECASE | re.MULTILINE,
+    rf"{_DECORATION}SCORE{_DECORATION}:{_DECORATION}(-?\d{{1,2}}(?:\.\d{{1,6}})?|unknown){_DECORATION}\.?",
+    re.IGNORECASE,
 )
 
 
@@ -31,12 +33,13 @@ class Scored(msgspec.Struct, frozen=True):
 
 def read_score(reply: str, lowest: float = 0.0, highest: float = 1.0) -> Scored:
     """Read the last line that is `SCORE: x` and nothing else, x between the bounds or "unknown"."""
-    found = _SCORE.findall(reply[-_LONGEST:])
-    if not found:
+    lines = reversed(reply[-_LONGEST:].split("\n"))
+    found = next(filter(None, (_SCORE.fullmatch(line.strip()) for line in lines)), None)
+    if found is None:
         return Scored(None)
-    if found[-1].lower() == "unknown":
+    if found[1].lower() == "unknown":
         return Scored(None, abstains=True)
-    value = float(found[-1])
+    value = float(found[1])
     return Scored(value if lowest <= value <= highest else None)
 
 

@@ -18,13 +18,13 @@ from rewards.checks.guest import Guest
 from rewards.checks.workspace import Workspace
 from rewards.tasksets.osworld import task
 from rewards.tasksets.osworld.schema import Check, Source
-from tests.support.sandboxes import ATTEMPTS, ESCAPES
+from tests.support.sandboxes import ATTEMPTS, ESCAPES, SECRET
 
 SEES = """
 def sees_the_host():
     paths = [*%r, "/etc/passwd", "/etc/shadow", "/root/.ssh", "/home"]
     names = [name for _, name in socket.if_nameindex()]
-    return "A_SECRET" in os.environ or names != ["lo"] or any(map(os.path.exists, paths))
+    return "SECRET_OF_THE_HOST" in os.environ or names != ["lo"] or any(map(os.path.exists, paths))
 """
 
 
@@ -85,7 +85,7 @@ def test_whoever_takes_a_parser_over_is_in_a_sandbox(
     attempt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parsers run under the plan of `pool`, here with the attack in their place."""
-    monkeypatch.setenv("A_SECRET", "canary")
+    monkeypatch.setenv(SECRET, "canary")
     canary = tmp_path / "canary"
     canary.touch()
     plan = interpreter.plan(pool.WORKER, (), pool._DISK, pool._LIMITS, {})

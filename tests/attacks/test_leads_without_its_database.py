@@ -2,33 +2,44 @@
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from starlette.types import ASGIApp
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from devices.api import leader
-from devices.api.server import running
+from devices.api.server import Running, running
 from devices.config import PoolConfig
 from devices.hosts import messages
 from devices.hosts.host import SlotInfo
 from devices.pool.store import Deposed
 from devices.pool.store.postgres import Postgres
 from guiagent import wire
+from guiagent.client import FarmClient
 from tests.support.canvas_device import DRIVERS, TOKEN
+from tests.support.joined_hosts import host as agent
+from tests.support.joined_hosts import ready, until
 
 LONG_S = 20.0
 
 
 @contextlib.asynccontextmanager
-async def joined(database: str, folder: Path) -> AsyncIterator[ClientConnection]:
-    """A host of a pool that leads."""
+async def pool(database: str, folder: Path) -> AsyncIterator[Running]:
     config = PoolConfig(state_dir=folder, port=0, token=TOKEN, devices=[], database=database)
     async with running(config, DRIVERS) as farm:
         await farm.service.settled()
+        yield farm
+
+
+@contextlib.asynccontextmanager
+async def joined(database: str, folder: Path) -> AsyncIterator[ClientConnection]:
+    """A host of a pool that leads."""
+    async with pool(database, folder) as farm:
         url = farm.endpoint.url.replace("http", "ws") + wire.HOSTS + "/join"
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with connect(url, additional_headers=headers, proxy=None) as host:
@@ -37,6 +48,32 @@ async def joined(database: str, folder: Path) -> AsyncIterator[ClientConnection]
             await host.send(messages.encode(hello))
             assert isinstance(messages.decode_to_host(await host.recv()), messages.Welcome)
             yield host
+
+
+@pytest.mark.parametrize("asks", ["the leader in doubt", "its follower"])
+async def test_a_host_that_asks_while_nobody_leads_asks_again(
+    asks: str,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(leader, "_PATIENCE_S", 0.2)
+    in_doubt: set[object] = set()
+    leading = leader.Member._leading
+
+    def confirmed(self: leader.Member) -> ASGIApp | None:
+        return None if self in in_doubt else leading(self)
+
+    monkeypatch.setattr(leader.Member, "_leading", confirmed)
+    async with pool(database, tmp_path / "first") as first, pool(database, tmp_path / "second") as second:
+        in_doubt.add(first.service)
+        asked = first if asks == "the leader in doubt" else second
+        async with agent(asked.endpoint.url, "far", 1), FarmClient(asked.endpoint.url, TOKEN) as operator:
+            await until(lambda: "cannot reach the pool" in caplog.text, 10.0)
+            in_doubt.clear()
+            await ready(operator, 1, 10.0)
 
 
 async def sent_away(host: ClientConnection) -> bool:

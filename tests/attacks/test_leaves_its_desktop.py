@@ -12,12 +12,13 @@ from guiagent.actions import Open
 from guiagent.errors import InfrastructureError
 from guiagent.types import ObserveSpec
 from tests.support.desktops import CONFIG, act, running, shell
-from tests.support.sandboxes import ATTEMPTS, ESCAPES
+from tests.support.sandboxes import ATTEMPTS, ESCAPES, SECRET
 
 TITLE = ObserveSpec(frame="none", page=True)
 
 
-async def test_a_desktops_program_stays_in_its_sandbox() -> None:
+async def test_a_desktops_program_stays_in_its_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SECRET, "canary")
     tries = "\n".join(f"if {attempt}(): print('{attempt}')" for attempt in ATTEMPTS)
     async with running() as device:
         await device.put("/tmp/escapes.py", (ESCAPES + tries).encode())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rewards.checks import metrics
-from tests.support.sandboxes import ATTEMPTS, ESCAPES
+from tests.support.sandboxes import ATTEMPTS, ESCAPES, SECRET
 
 # Whatever it can write to: its disk is 16 MiB.
 FILLS = """
@@ -55,7 +55,10 @@ def verdict(folder: Path, program: str, suite: str) -> float:
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_a_graded_program_stays_in_its_sandbox(attempt: str, tmp_path: Path) -> None:
+def test_a_graded_program_stays_in_its_sandbox(
+    attempt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECRET, "canary")
     suite = f"import snake\ndef test():\n    return 0.5 + 0.5 * snake.{attempt}()\n"
     assert verdict(tmp_path, ESCAPES, suite) == 0.5
 

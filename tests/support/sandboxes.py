@@ -1,7 +1,10 @@
 """What hostile programs try from inside a sandbox, as functions that answer whether it worked.
 
-`ESCAPES` is Python that any interpreter can run; each of its functions takes nothing and returns a bool.
+`ESCAPES` is Python that any interpreter can run; each of its functions takes nothing and returns a bool. One
+looks for a variable `SECRET`, which whoever starts the sandbox has to have in its environment.
 """
+
+SECRET = "SECRET_OF_THE_HOST"
 
 ESCAPES = """
 import ctypes, os, platform, socket
@@ -24,6 +27,15 @@ def may_gain_privileges():
 
 def is_unfiltered():
     return status("Seccomp") == "0"
+
+def reads_the_hosts_environment():
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if b"SECRET_OF_THE_HOST=" in open(f"/proc/{process}/environ", "rb").read():
+                return True
+        except OSError:
+            pass
+    return False
 
 def remounts():
     return libc.mount(b"", b"/usr", b"", 32 | 4096, None) == 0  # MS_REMOUNT | MS_BIND: writable

@@ -59,7 +59,8 @@ class VirtualScreen:
 
     async def tree(self) -> list[Node]:
         try:
-            return tree.parse(await self._phone.checked("guiagent tree"), self.width, self.height)
+            xml = await self._phone.checked("guiagent tree")
+            return await asyncio.to_thread(tree.parse, xml, self.width, self.height)
         except TreeError as error:
             raise _no_tree(self._phone.serial, error) from None
 
@@ -89,7 +90,7 @@ class AndroidScreen:
                 await asyncio.sleep(_TREE_PAUSE_S)
             xml = (await self._phone.shell(_DUMP)).stdout
             try:
-                return tree.parse(xml, self.width, self.height)
+                return await asyncio.to_thread(tree.parse, xml, self.width, self.height)
             except TreeError as error:
                 why = error
         raise _no_tree(self._phone.serial, why)

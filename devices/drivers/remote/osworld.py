@@ -207,7 +207,7 @@ class OSWorldDevice:
         xml = _parsed("/accessibility", await self._ask("GET", "/accessibility"), _Tree).xml
         if re.search(r"<!(DOCTYPE|ENTITY)", xml):
             raise _broken("its accessibility tree is not what an OSWorld server gives")
-        return atspi.nodes(xml_tree.told(xml))
+        return await asyncio.to_thread(lambda: atspi.nodes(xml_tree.told(xml)))
 
 
 def _encoded(png: bytes, format: str, quality: int) -> bytes:

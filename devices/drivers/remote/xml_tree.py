@@ -12,15 +12,20 @@ from guiagent.errors import Fault, FaultError
 
 _PAIR = re.compile(r"\(\s*(-?\d{1,6})\s*,\s*(-?\d{1,6})\s*\)")
 _MAX_STATES = 64
+_MAX_TAGS = 100_000  # far above what an OSWorld server looks at, 5,000 elements
 
 
 def told(xml: str) -> list[Told]:
-    """Elements with a size, in document order, at most MAX_NODES. Raises FaultError if `xml` is not XML."""
+    """Elements with a size, in document order, at most MAX_NODES.
+
+    Raises FaultError if `xml` is not XML, or has so many elements that it would take long to look at them.
+    """
+    if xml.count("<") > _MAX_TAGS:  # a screen of its own making costs a guest four bytes an element
+        raise _broken(f"has over {_MAX_TAGS} tags")
     try:
         root = ElementTree.fromstring(xml)
     except ElementTree.ParseError as error:
-        message = f"its accessibility tree is not XML: {error}"
-        raise FaultError(Fault("device", "osworld", message, retryable=True)) from error
+        raise _broken(f"is not XML: {error}") from error
     found: list[Told] = []
     stack: list[tuple[ElementTree.Element, int | None]] = [(root, None)]
     while stack and len(found) < MAX_NODES:
@@ -53,6 +58,10 @@ def _told(element: ElementTree.Element, id: int, parent: int | None) -> Told | N
         box=(int(place[1]), int(place[2]), int(size[1]), int(size[2])),
         states=tuple(states),
     )
+
+
+def _broken(what: str) -> FaultError:
+    return FaultError(Fault("device", "osworld", f"its accessibility tree {what}", retryable=True))
 
 
 def _local(name: str) -> str:
