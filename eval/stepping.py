@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from eval.suites import find_suite
 from guiagent.actions import Action, Answer, Done, is_terminal
 from guiagent.client import FarmClient
+from guiagent.client.farm import Leasing
 from guiagent.client.play import DeviceSlot
 from guiagent.errors import FaultError, UsageError
 from guiagent.protocols import Task
-from guiagent.seeds import EVALUATION, REINFORCEMENT
+from guiagent.seeds import EVALUATION, REINFORCEMENT, checked
 from guiagent.types import Ending, Observation, ObserveSpec
 from rewards.catalogue import find_taskset, require_task
 
@@ -44,6 +45,11 @@ class SuiteTasks:
     def task(self, name: str, seed: int) -> Task:
         return self._taskset.task(name, self._seeds[seed % len(self._seeds)])
 
+    def exactly(self, name: str, seed: int) -> Task:
+        """The task of one of the split's seeds, as suites and results have it. Raises UsageError."""
+        self.require(name)
+        return self._taskset.task(name, checked(seed, self._seeds))
+
     def drawn(self, seed: int) -> tuple[str, int]:
         """A task's name and a seed of it by one number: consecutive numbers go through all tasks."""
         turn, place = divmod(seed, len(self.names))
@@ -54,9 +60,11 @@ class SuiteTasks:
         width, height = self.suite.screen
         return f"{self.suite.device}={count}@{width}x{height}"
 
+    def lease(self, client: FarmClient, label: str) -> Leasing:
+        return client.lease(**self.suite.lease, label=label, wait=_LEASE_WAIT_S)
+
     def slot(self, client: FarmClient, label: str) -> DeviceSlot:
-        suite = self.suite
-        return DeviceSlot(lambda: client.lease(**suite.lease, label=label, wait=_LEASE_WAIT_S))
+        return DeviceSlot(lambda: self.lease(client, label))
 
 
 class Stepped(NamedTuple):

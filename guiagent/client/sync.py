@@ -62,6 +62,11 @@ class Farm:
         return self._endpoint.live_url
 
     @property
+    def endpoint(self) -> Endpoint:
+        """Address and token of the pool, for a `FarmClient` on another event loop or in another process."""
+        return self._endpoint
+
+    @property
     def client(self) -> FarmClient:
         """The async client that does the work; its coroutines are for `wait`."""
         return self._client

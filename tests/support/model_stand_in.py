@@ -44,9 +44,9 @@ class StandIn:
             self.requests.append(raw)
             self.headers.append({name.lower(): value for name, value in handler.headers.items()})
         if handler.path == "/v1/embeddings" and self.embed is not None and self.reply is None:
-            told = [{"index": i, "embedding": self.embed(text)} for i, text in enumerate(body["input"])]
+            vectors = [{"index": i, "embedding": self.embed(text)} for i, text in enumerate(body["input"])]
             return _send(
-                handler, 200, json.dumps({"data": told[::-1], "usage": {"prompt_tokens": 3}}).encode()
+                handler, 200, json.dumps({"data": vectors[::-1], "usage": {"prompt_tokens": 3}}).encode()
             )
         if handler.path != "/v1/chat/completions" and self.embed is None:
             return _send(handler, 404, b'{"error": {"message": "no such path"}}')
@@ -70,9 +70,8 @@ class StandIn:
         if trouble == "twice":
             choices = [choice for choice in choices for _ in range(2)]
         usage = {"prompt_tokens": len(raw) // 10, "completion_tokens": 7 * n, "total_tokens": 0}
-        reply = json.dumps(
-            {"id": "r", "object": "chat.completion", "choices": choices, "usage": usage}
-        ).encode()
+        told = {"id": "r", "object": "chat.completion", "model": body.get("model"), "choices": choices}
+        reply = json.dumps(told | {"usage": usage}).encode()
         _send(handler, 200, reply[: len(reply) // 2] if trouble == "torn" else reply)
 
 
