@@ -22,7 +22,12 @@ from guiagent.errors import DialectError
 MAX_CHARS = 16_384  # of one reply
 MAX_ACTIONS = 16  # in one reply
 NOTCH = 100  # pixels that a turn of the wheel by one notch scrolls
-_FENCED = re.compile(r"```(?:[a-zA-Z_]*[ \t]*\n|(?:json|python)[ \t]+)?(.*?)```", re.DOTALL)
+# Neither fences nor tags open behind a quote of their line, apostrophes left out: those are in a text to be
+# typed, which a screen may have dictated.
+_UNQUOTED = r"""(?:[^"'`\n]|(?<=[a-zA-Z])'(?=[a-zA-Z]))*"""
+_FENCED = re.compile(
+    rf"^{_UNQUOTED}```(?:[a-zA-Z_]*+[ \t]*+\n|(?:json|python)[ \t]++)?+(.*?)```", re.DOTALL | re.MULTILINE
+)
 _TAGGED = re.compile(r"<action>(.*?)</action>", re.DOTALL)
 _OPENING = re.compile(r"\[\s*\{|\{")  # of an object, or of a list of objects
 _DECODER = json.JSONDecoder()
@@ -227,8 +232,20 @@ def typed(value: Any, kind: Any) -> Any:
 
 
 def code_of(text: str) -> str:
-    """The program in a reply: what is in its fences or `<action>` tags, or else all of it."""
-    return "\n".join(_FENCED.findall(text) or tagged(text)) or text
+    """The program in a reply: all of it if that is one, else what is in its fences or `<action>` tags."""
+    if _parsed(text) is not None:
+        return text
+    words = text.partition("<action>")[0].rpartition("\n")[2]
+    tags = tagged(text) if re.fullmatch(_UNQUOTED, words) else []
+    return "\n".join(_FENCED.findall(text) or tags) or text
+
+
+def _parsed(code: str) -> ast.Module | None:
+    """The syntax tree of a program; None for what is no Python."""
+    try:
+        return ast.parse(code.strip())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def tagged(text: str) -> list[str]:
@@ -242,10 +259,8 @@ def calls(code: str, allowed_imports: Sequence[str] = ()) -> list[Call]:
     Raises:
         DialectError: it is no Python, or there is anything else in it.
     """
-    try:
-        tree = ast.parse(code.strip())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise DialectError(f"not a program: {excerpt(code)}") from None
+    if (tree := _parsed(code)) is None:
+        raise DialectError(f"not a program: {excerpt(code)}")
     found = []
     for statement in tree.body:
         match statement:

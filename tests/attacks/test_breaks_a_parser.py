@@ -47,16 +47,18 @@ def test_a_tree_of_elements_that_nobody_sees_is_refused_before_it_is_parsed(
 
 READS = """
 import sys
+from guiagent.dialects import language
 from rewards.judges import replies
 replies._LONGEST = 1 << 20
 for blank in " ", "*", "\\t ", "\\n":
     for end in "x", ".x", ". 1":
         read = replies.read_score("SCORE: 1" + blank * (400_000 // len(blank)) + end)
         print(read.value, end=" ")
+        language.code_of("```json" + blank * (400_000 // len(blank)) + end)
 """
 
 
-def test_the_work_to_read_a_score_grows_with_the_length_of_the_reply() -> None:
+def test_the_work_to_read_a_reply_grows_with_its_length() -> None:
     """It grew with the square: to seconds for the 16,000 characters that are read, to an hour for these."""
     done = subprocess.run([sys.executable, "-c", READS], capture_output=True, text=True, timeout=300)
     assert done.stdout.split() == ["None"] * 9 + ["1.0"] * 3, done.stderr
