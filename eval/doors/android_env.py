@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.frames import Frame, decoded
+from eval.frames import Frame, decoded, pixel
 from eval.stepping import Episode, SuiteTasks
 from guiagent.actions import Action, Click, Drag, LongPress, Swipe
 from guiagent.client.play import DeviceSlot
@@ -243,8 +243,7 @@ class Finger:
             path, self._path = self._path, []
             return gesture(path, self._step_ms, self._size[0] * _SLOP) if path else None
         if kind == TOUCH:
-            x, y = (min(int(share[i] * self._size[i]), self._size[i] - 1) for i in (0, 1))
-            self._path.append((x, y))
+            self._path.append((pixel(share[0], self._size[0]), pixel(share[1], self._size[1])))
         elif self._path:
             self._path.append(self._path[-1])
         return None

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from gymnasium import spaces
 
-from eval.frames import Frame
+from eval.frames import Frame, pixel
 from guiagent.actions import (
     Action,
     Answer,
@@ -88,5 +88,4 @@ def _action(sample: Mapping[str, Any], size: tuple[int, int]) -> Action:
 
 
 def _pixel(share: Any, size: tuple[int, int]) -> tuple[int, int]:
-    x, y = (min(int(float(share[i]) * size[i]), size[i] - 1) for i in (0, 1))
-    return max(x, 0), max(y, 0)
+    return pixel(float(share[0]), size[0]), pixel(float(share[1]), size[1])

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 import websockets
-from playwright.async_api import ConsoleMessage, Page, async_playwright, expect
+from playwright.async_api import ConsoleMessage, Locator, Page, Position, async_playwright, expect
 
 from devices.api.server import Running, announced, running
 from guiagent.actions import Click, Open
@@ -42,6 +42,15 @@ async def page() -> AsyncIterator[Page]:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield await browser.new_page()
         await browser.close()
+
+
+async def inside(screen: Locator, x: int, y: int) -> Position:
+    """A place in a pixel of the device, right of its middle and below, as the view draws 160 x 120 pixels."""
+    box = await screen.bounding_box()
+    assert box is not None
+    scale = min(box["width"] / 160, box["height"] / 120)
+    left, top = (box["width"] - 160 * scale) / 2, (box["height"] - 120 * scale) / 2
+    return {"x": left + (x + 0.8) * scale, "y": top + (y + 0.8) * scale}
 
 
 @pytest.mark.browser
@@ -114,10 +123,9 @@ async def test_a_device_is_taken_over_driven_and_given_back(farm: Running, page:
         assert taken.value.fault.code == "taken_over"
         screen = page.locator("#screen")
         await expect(screen).to_have_js_property("width", 160)
-        box = await screen.bounding_box()
-        assert box is not None
-        await screen.click(position={"x": box["width"] / 2, "y": box["height"] / 2})
-        await expect(page.locator("#log")).to_contain_text("click x=80 y=60")
+        for x, y in ((0, 0), (80, 60), (133, 17), (159, 119)):
+            await screen.click(position=await inside(screen, x, y))
+            await expect(page.locator("#log")).to_contain_text(f"click x={x} y={y}")
         await page.keyboard.press("Enter")
         await expect(page.locator("#log")).to_contain_text("key keys=('Enter',)")
         await expect(page.locator("#said")).to_have_text("")
@@ -140,7 +148,7 @@ async def test_a_person_helps_an_agent_that_asks_and_gives_its_device_back(farm:
         await expect(page.locator("#take")).to_have_text("help")
         await page.click("#take")
         await expect(page.locator("#take")).to_have_text("give back")
-        await page.locator("#screen").click()
+        await page.locator("#screen").click(position=await inside(page.locator("#screen"), 80, 60))
         await expect(page.locator("#log")).to_contain_text("click x=80 y=60")
         await page.click("#take")
         answer = await asking
@@ -165,7 +173,7 @@ async def test_whatever_hands_do_reaches_the_device(farm: Running, page: Page) -
     await page.click("#take")
     await expect(page.locator("#take")).to_have_text("give back")
     log = page.locator("#log")
-    await page.locator("#screen").dblclick()
+    await page.locator("#screen").dblclick(position=await inside(page.locator("#screen"), 80, 60))
     await expect(log).to_contain_text("click x=80 y=60 count=2")
     assert (await log.inner_text()).count("click ") == 1
     await page.keyboard.insert_text("é🙂")  # as an input method does, without a key

@@ -9,6 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import eval.gym
+from eval.frames import pixel
 from eval.gym.env import TaskEnv, TaskVectorEnv
 from eval.gym.spaces import WORDS, action_space, actions_of
 from guiagent.actions import Answer, Click, Done, Drag, Scroll, Type
@@ -50,6 +51,14 @@ def test_a_page_passes_gymnasiums_checker_and_pays_for_what_its_task_asks() -> N
             rewards.add(float(reward))
     env.close()
     assert max(rewards, default=0.0) == 1.0
+
+
+@pytest.mark.parametrize("side", [160, 224, 720, 1080, 1280, 1920, 4096])
+def test_the_share_of_a_pixel_is_that_pixel_in_float32_too(side: int) -> None:
+    shares = np.arange(side, dtype=np.float32) / np.float32(side)
+    assert [pixel(float(share), side) for share in shares] == list(range(side))
+    assert [pixel((x + 0.5) / side, side) for x in range(side)] == list(range(side))
+    assert (pixel(-1.0, side), pixel(1.0, side)) == (0, side - 1)
 
 
 def test_the_same_seed_is_the_same_task_and_another_seed_another(lab: TaskEnv) -> None:
