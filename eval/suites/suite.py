@@ -39,8 +39,11 @@ class Suite:
     baselines: tuple[str, ...] = ("null", "random", "random-element", "oracle")
     """Policies without a model that are played beside the one that is measured. The digest ignores them."""
     guardrails: str = ""  # file of a pool's rules that come with the suite; "" if none do
-    sites: tuple[str, ...] = ()  # web applications that devices are leased with
     content: str = ""  # digest of the files that define the tasks; "" if there are none
+    sites_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    """The web applications, by their sites' names, that a task's device is leased with, by task."""
+    applications: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """What runs on each site, such as "Roundup 2.6.0"; the digest covers those of its tasks."""
     programs: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The program that a task starts on its desktop, such as "gimp", by task. The digest ignores them."""
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
@@ -57,6 +60,11 @@ class Suite:
         """The terms on which its devices are leased."""
         needs = tuple(f"site:{name}" for name in self.sites)
         return {"kind": self.device, "needs": needs, "grants": self.grants}
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites of its tasks."""
+        return tuple(sorted({site for task in self.tasks for site in self.sites_of.get(task, ())}))
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -96,11 +104,13 @@ class Suite:
 
     @cached_property
     def digest(self) -> str:
-        """The xxh3-128 of the task ids and seeds: results with different digests must not be compared."""
-        content = {
+        """The xxh3-128 of task ids, seeds and sites: results with different digests must not be compared."""
+        content: dict[str, object] = {
             "taskset": self.content or self.taskset,
             "train": self.train_tasks,
             "unseen": self.unseen_tasks,
             "seeds": [self.first_seed, self.episodes],
         }
+        if self.sites:
+            content["sites"] = {site: self.applications.get(site, "") for site in self.sites}
         return xxhash.xxh3_128_hexdigest(msgspec.json.encode(content))

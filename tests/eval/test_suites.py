@@ -77,3 +77,19 @@ def test_some_tasks_of_a_suite_are_a_suite_on_the_same_seeds() -> None:
     assert find_suite("miniwob-demo").only(["click-*"]).tasks[0].startswith("click-")
     with pytest.raises(UsageError, match="suite s has no task 'd'; it has a, b, c"):
         SUITE.only(["a", "d"])
+
+
+def test_devices_have_the_sites_of_the_tasks_that_are_played_and_no_others() -> None:
+    sites_of = {"a": ("mail",), "b": ("mail", "shop"), "c": ("wiki",)}
+    suite = replace(
+        SUITE, sites_of=sites_of, applications={"mail": "Mail 1", "shop": "Shop 1", "wiki": "Wiki 1"}
+    )
+    assert suite.lease["needs"] == ("site:mail", "site:shop", "site:wiki")
+    assert suite.only(["a"]).lease["needs"] == ("site:mail",)
+    assert SUITE.lease["needs"] == ()
+
+
+def test_the_digest_moves_with_the_version_of_an_application_that_is_played_on() -> None:
+    suite = replace(SUITE, sites_of={"a": ("mail",)}, applications={"mail": "Mail 1", "wiki": "Wiki 1"})
+    assert replace(suite, applications={"mail": "Mail 2"}).digest != suite.digest
+    assert replace(suite, applications={"mail": "Mail 1", "wiki": "Wiki 2"}).digest == suite.digest

@@ -1,7 +1,8 @@
 """`guiagent tasks audit`: every task of a suite proves its check on real devices."""
 
 import asyncio
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import partial
 
 from rich.console import Console
@@ -33,43 +34,45 @@ def audit_suite(name: str, only: list[str], seeds: int | None, devices: int) -> 
     if bare := sorted({task for task, seed in jobs if not isinstance(taskset.task(task, seed), Provable)}):
         raise UsageError(f"{len(bare)} tasks of {name} have no oracle and no mutants, such as {bare[0]}")
     console = Console()
-    unsound = asyncio.run(_prove(suite.only(only) if only else suite, taskset, jobs, devices, console))
-    console.print(f"{len(jobs)} proofs, {len(jobs) - unsound} sound")
+    unsound, again = asyncio.run(_prove(suite.only(only) if only else suite, taskset, jobs, devices, console))
+    tried = f", {again} of them after another try" if again else ""
+    console.print(f"{len(jobs)} proofs, {len(jobs) - unsound} sound{tried}")
     return unsound == 0
 
 
 async def _prove(
     suite: Suite, taskset: Taskset, jobs: list[tuple[str, int]], devices: int, console: Console
-) -> int:
-    attempts: Counter[tuple[str, int]] = Counter()
+) -> tuple[int, int]:
+    """Return how many proofs are not sound, and how many needed more than one try."""
+    faults: defaultdict[tuple[str, int], list[Fault]] = defaultdict(list)  # of devices, by proof
     unsound = 0
 
     async def prove(job: tuple[str, int], slot: DeviceSlot | StillSlot) -> bool:
         """Prove one task; return True if the device failed and another one is to be tried."""
         nonlocal unsound
-        attempts[job] += 1
         try:
             proof: Proof | Fault = await slot.run(
                 lambda device: audit(lambda: _provable(taskset, *job), device)
             )
         except FaultError as error:
             if error.fault.origin in LOST:
-                if attempts[job] == _ATTEMPTS:
+                faults[job].append(error.fault)
+                if len(faults[job]) == _ATTEMPTS:
                     raise
                 return True
             proof = error.fault
         await slot.close()  # every proof begins on a device that nobody has used
         unsound += isinstance(proof, Fault) or bool(proof.failures)
-        console.print(_row(*job, proof), soft_wrap=True, highlight=False)
+        console.print(_row(*job, proof, faults[job]), soft_wrap=True, highlight=False)
         return False
 
     async with suite_farm(suite, devices) as farm:
         if farm is None:
             await play(jobs, [StillSlot()], prove)
         else:
-            lease = partial(farm.client.lease, **suite.lease, label=f"audit {suite.name}")
+            lease = partial(farm.client.lease, **suite.lease, label=f"audit {suite.name}"[:128])
             await play(jobs, [DeviceSlot(lease) for _ in range(devices)], prove)
-    return unsound
+    return unsound, sum(map(bool, faults.values()))
 
 
 def _provable(taskset: Taskset, name: str, seed: int) -> Provable:
@@ -78,12 +81,13 @@ def _provable(taskset: Taskset, name: str, seed: int) -> Provable:
     return task
 
 
-def _row(task: str, seed: int, proof: Proof | Fault) -> str:
+def _row(task: str, seed: int, proof: Proof | Fault, faults: Sequence[Fault]) -> str:
+    tried = "".join(f"; tried again after {one.origin} ({one.code}): {one.message}" for one in faults)
     if isinstance(proof, Fault):
-        return f"{task}  seed {seed}  not proved: {proof.origin} ({proof.code}): {proof.message}"
+        return f"{task}  seed {seed}  not proved: {proof.origin} ({proof.code}): {proof.message}{tried}"
     lucky = proof.null.get("random")
     said = "; ".join(proof.failures) or (
         f"sound: oracle 1, {len(proof.mutants)} mutants below 1, {len(proof.null)} null agents"
         + (f" (random was lucky: {lucky})" if lucky else "")
     )
-    return f"{task}  seed {seed}  {said}"
+    return f"{task}  seed {seed}  {said}{tried}"

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from guiagent.errors import UsageError
-from rewards.tasksets.web import tracker
+from rewards.tasksets.web import data, tracker
 from rewards.tasksets.web.task import WebTask
 from rewards.tasksets.web.template import Template
 
-TEMPLATES: dict[str, Template] = {one.name: one for one in tracker.TEMPLATES}
+TEMPLATES: dict[str, Template] = {one.name: one for site in (tracker, data) for one in site.TEMPLATES}
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class WebTasks:
         return tuple(TEMPLATES)
 
     def task(self, name: str, seed: int) -> WebTask:
-        """A task for one episode: the template `name` with what `seed` draws from the site's rows."""
+        """A task for one episode: the template `name` with what `seed` draws from its sites' rows."""
         if name not in TEMPLATES:
             raise UsageError(f"no web task {name!r}; known: {', '.join(TEMPLATES)}"[:500])
         return WebTask(TEMPLATES[name], seed)

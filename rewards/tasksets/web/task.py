@@ -1,4 +1,4 @@
-"""A task on a site: set up, checked on the site's database, solved through its interface, nearly solved."""
+"""A task on sites: set up, checked on their own databases, solved through their interface, nearly solved."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from guiagent.protocols import Device
 from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score
 from rewards.tasksets.phone import answers
 from rewards.tasksets.phone.near_misses import replies
-from rewards.tasksets.web.goal import Goal, State, differences, near_misses
+from rewards.tasksets.web.goal import Goal, Row, State, differences, near_misses
 from rewards.tasksets.web.hands import Hands
-from rewards.tasksets.web.store import SiteDevice
+from rewards.tasksets.web.store import SiteDevice, Store, origin
 from rewards.tasksets.web.template import Scenario, Template
 
 _MAX_REASON = 500
@@ -54,18 +54,18 @@ class WebTask:
         Raises:
             FaultError: the device has no such site (origin "task").
         """
-        store = self.template.store
         holder = await self._holder(device)
-        page = store.origin + store.first_page
-        await device.reset(self.seed, ResetSpec(page, script=store.enter or None), _BLIND)
-        self._before = await store.read(holder)
+        first, *others = self.template.stores
+        page = origin(first.site) + first.entry.page
+        await device.reset(self.seed, ResetSpec(page, script=first.entry.script or None), _BLIND)
+        for store in others:
+            await self._enter(device, store)
+        self._before = await self._rows(holder)
         generator = random.Random(f"{self.id}/{self.seed}")
         self._scenario = self.template.make(generator, self._before)
-        asked_too = {**spec.probes, "entered": store.entered}
+        asked_too = {**spec.probes, "entered": first.entry.entered}
         shown = await device.act([Open(target=page)], replace(spec, probes=asked_too, have=None))
-        if shown.probes.get("entered") is not True:
-            message = f"the site {store.site} shows no logged-in user"
-            raise FaultError(Fault("device", "not_logged_in", message, retryable=True))
+        _require_entered(first, shown)
         asked = self.scenario.answer
         question = f" {answers.question(asked)}" if asked else ""
         return self.scenario.instruction + question, shown
@@ -74,12 +74,16 @@ class WebTask:
         return False
 
     async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
-        """1 if the database is as at the start with the goal applied, and the answer is right.
+        """1 if the databases are as at the start with the goal applied, and the answer is right.
 
         Any other row or column that changed is a side effect, and lowers the value to 0.
         """
         scenario = self.scenario
-        after = await self.template.store.read(await self._holder(device))
+        holder = await self._holder(device)
+        for store in self.template.stores:
+            if store.settled:
+                await device.observe(ObserveSpec(frame="none", probes={"settled": store.settled}))
+        after = await self._rows(holder)
         unmet, beside = differences(self._before, after, scenario.goal)
         fields = answers.read(ending.answer, scenario.answer)
         wrong = [*unmet, *(f"answer: {name}" for name, right in fields.items() if not right)]
@@ -118,9 +122,11 @@ class WebTask:
         return self._ending()
 
     async def mutate(self, mutant: str, device: Device) -> Ending:
-        """Bring a near-miss about in the database, or end with a wrong word."""
+        """Bring a near-miss about in the databases, or end with a wrong word."""
         goal = self._deeds().get(mutant, self.scenario.goal)
-        await self.template.store.write(await self._holder(device), goal)
+        holder = await self._holder(device)
+        for store in self.template.stores:
+            await store.write(holder, goal)
         if (reply := replies(self.scenario.answer).get(mutant)) is not None:
             return Ending(answer=reply)
         return self._claims().get(mutant) or self._ending()
@@ -140,9 +146,30 @@ class WebTask:
             return Ending(answer=answers.written(self.scenario.answer))
         return Ending(claim="infeasible" if self.scenario.infeasible else "success")
 
+    async def _enter(self, device: Device, store: Store) -> None:
+        """Log in on a site beside the first one."""
+        page = Open(target=origin(store.site) + store.entry.page)
+        logged_in = {"script": f"(async () => {{{store.entry.script}}})()"}
+        await device.act([page], ObserveSpec(frame="none", probes=logged_in))
+        entered = {"entered": store.entry.entered}
+        _require_entered(store, await device.act([page], ObserveSpec(frame="none", probes=entered)))
+
+    async def _rows(self, holder: SiteDevice) -> State:
+        rows: dict[str, Row] = {}
+        for store in self.template.stores:
+            rows |= await store.read(holder)
+        return rows
+
     async def _holder(self, device: Device) -> SiteDevice:
-        site = f"site:{self.template.store.site}"
-        if site not in (await device.describe()).features:
-            message = f"{self.id} needs a browser with {site}: guiagent up browser,sites={site[5:]}"
+        features = (await device.describe()).features
+        if missing := [site for site in self.template.sites if f"site:{site}" not in features]:
+            wanted = "+".join(self.template.sites)
+            message = f"{self.id} needs a browser with site:{missing[0]}: guiagent up browser,sites={wanted}"
             raise FaultError(Fault("task", "unsuitable_device", message))
         return cast(SiteDevice, device)
+
+
+def _require_entered(store: Store, shown: Observation) -> None:
+    if shown.probes.get("entered") is not True:
+        message = f"the site {store.site} shows no logged-in user"
+        raise FaultError(Fault("device", "not_logged_in", message, retryable=True))

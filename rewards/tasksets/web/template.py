@@ -9,6 +9,9 @@ from rewards.tasksets.web.goal import Goal, State
 from rewards.tasksets.web.hands import Hands
 from rewards.tasksets.web.store import Store
 
+Moves = Callable[[Hands], Awaitable[None]]
+"""How an oracle does a task, through the interface."""
+
 
 async def look(hands: Hands) -> None:
     """The moves of an oracle that has nothing to change."""
@@ -29,7 +32,7 @@ class Scenario:
 
     instruction: str
     goal: Goal = field(default_factory=Goal)
-    moves: Callable[[Hands], Awaitable[None]] = look
+    moves: Moves = look
     answer: Fields = field(default_factory=dict)
     near_misses: Mapping[str, Goal] = field(default_factory=dict)
     infeasible: bool = False
@@ -37,9 +40,18 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Template:
-    """A kind of task on one site. `make` draws a scenario, the same from the same rows and generator."""
+    """A kind of task on sites. `make` draws a scenario, the same from the same rows and generator.
+
+    Attributes:
+        stores: what its sites keep; it begins on the first one's page.
+        steps: actions that an expert needs at most; an agent gets twice as many.
+    """
 
     name: str
-    store: Store
-    steps: int  # actions that an expert needs at most; an agent gets twice as many
+    stores: tuple[Store, ...]
+    steps: int
     make: Callable[[random.Random, State], Scenario]
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(store.site for store in self.stores)
