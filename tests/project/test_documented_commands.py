@@ -2,7 +2,8 @@
 
 A case is a block of a page, so a new block is a new case. It runs in a copy of the checkout with state of its
 own. What takes long is shortened by SHORTER, placeholders have stand-ins, what cannot be short is a drill and
-has the whole of its block with it. A block of which neither label nor first word says what it is fails.
+has the whole of its block with it. A block of which neither label nor first word says what it is fails. The
+pages of docs/ are marked "docs" and have a run of their own; blocks of a page are run in order by one worker.
 """
 
 import os
@@ -121,7 +122,7 @@ def stand_ins(model: str, port: int, folder: Path) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class JudgeInput:
+class Documented:
     page: Path
     block: Block
     commands: tuple[str, ...]
@@ -138,15 +139,17 @@ def cases() -> Iterator[Any]:
             if block.language in PRINTED or block.file:
                 continue
             name = f"{page.relative_to(ROOT)}:{block.line}"
+            own = [] if page.name == "README.md" else [pytest.mark.docs, pytest.mark.xdist_group(page.name)]
             marks = [mark for command in block.commands if (mark := is_long(command))]
             if block.language != "sh" or not marks:
-                yield pytest.param(JudgeInput(page, block, tuple(block.commands)), id=name)
+                yield pytest.param(Documented(page, block, tuple(block.commands)), id=name, marks=own)
                 continue
+            whole = [*own, marks[0]]
             yield pytest.param(
-                JudgeInput(page, block, tuple(block.commands)), id=f"{name}:whole", marks=marks[0]
+                Documented(page, block, tuple(block.commands)), id=f"{name}:whole", marks=whole
             )
             if short := tuple(command for command in block.commands if not is_long(command)):
-                yield pytest.param(JudgeInput(page, block, short), id=name)
+                yield pytest.param(Documented(page, block, short), id=name, marks=own)
 
 
 # -- where they run ------------------------------------------------------------------------------------------
@@ -281,7 +284,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("case", list(cases()))
-def test_it_runs_as_documented(place: Place, case: JudgeInput) -> None:
+def test_it_runs_as_documented(place: Place, case: Documented) -> None:
     where = f"{case.page.relative_to(ROOT)}:{case.block.line}"
     place.open(case.page)
     match case.block.language:
