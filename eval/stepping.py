@@ -45,6 +45,10 @@ class SuiteTasks:
     def task(self, name: str, seed: int) -> Task:
         return self._taskset.task(name, self._seeds[seed % len(self._seeds)])
 
+    def seeds(self, episodes: int) -> range:
+        """The first seeds that each task is played on: the suite's own, or of the range to learn from."""
+        return self._seeds[:episodes] if self.split == "train" else self.suite.seeds(episodes)
+
     def exactly(self, name: str, seed: int) -> Task:
         """The task of one of the split's seeds, as suites and results have it. Raises UsageError."""
         self.require(name)

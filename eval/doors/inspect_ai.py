@@ -9,18 +9,15 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-import xxhash
-
+from eval.doors.play import play, told
 from eval.stepping import SuiteTasks
 from guiagent.actions import ACTIONS
-from guiagent.client import FarmClient
 from guiagent.client.sync import connect
 from guiagent.dialects import Dialect, find_dialect
 from guiagent.dialects.prompts import messages
-from guiagent.episode import run_episode
-from guiagent.errors import DialectError, FaultError, MissingProgram
+from guiagent.errors import DialectError, MissingProgram
 from guiagent.protocols import Turn
-from guiagent.types import Observation, ObserveSpec, PolicyOutput, Trajectory
+from guiagent.types import Observation, PolicyOutput
 
 _KEPT = "guiagent"  # in a sample's store: what its episode came to
 
@@ -56,7 +53,7 @@ def suite_task(
     samples = [
         Sample(input=f"{name}, seed {seed}", id=f"{name}/{seed}", metadata={"task": name, "seed": seed})
         for name in tasks.names
-        for seed in tasks.suite.seeds(episodes)
+        for seed in tasks.seeds(episodes)
     ]
 
     @solver("guiagent/episode")  # type: ignore[untyped-decorator]
@@ -64,24 +61,13 @@ def suite_task(
         endpoint = connect(pool, devices=[tasks.devices(devices)]).endpoint
 
         async def solve(state: Any, generate: Any) -> Any:
-            task = tasks.exactly(state.metadata["task"], state.metadata["seed"])
+            name, seed = state.metadata["task"], state.metadata["seed"]
             policy = _InspectPolicy(state, language, max_images)
-            async with (
-                concurrency(f"guiagent {suite}", devices),
-                FarmClient(endpoint.url, endpoint.token) as farm,
-                tasks.lease(farm, "inspect_ai") as device,
-            ):
-                played = await run_episode(
-                    task,
-                    device,
-                    policy,
-                    keep_frame=xxhash.xxh3_128_hexdigest,
-                    spec=ObserveSpec(),
-                    max_steps=max_steps,
+            async with concurrency(f"guiagent {suite}", devices):
+                played = await play(
+                    tasks, name, seed, policy, endpoint, label="inspect_ai", max_steps=max_steps
                 )
-            if played.fault is not None:
-                raise FaultError(played.fault)
-            state.store.set(_KEPT, _told(played))
+            state.store.set(_KEPT, told(played))
             if policy.limit is not None:
                 raise policy.limit
             return state
@@ -93,11 +79,11 @@ def suite_task(
         from inspect_ai.scorer import Score
 
         async def score(state: Any, target: Any) -> Any:
-            told = dict(state.store.get(_KEPT, {"score": None, "reason": "the episode did not end"}))
-            value, reason = told.pop("score"), told.pop("reason")
+            kept = dict(state.store.get(_KEPT, {"score": None, "reason": "the episode did not end"}))
+            value, reason = kept.pop("score"), kept.pop("reason")
             if value is None:
-                return Score.unscored(explanation=reason, metadata=told)
-            return Score(value=value, explanation=reason, metadata=told)
+                return Score.unscored(explanation=reason, metadata=kept)
+            return Score(value=value, explanation=reason, metadata=kept)
 
         return score
 
@@ -148,19 +134,6 @@ class _InspectPolicy:
 
     def forget(self, episode: str) -> None:
         pass
-
-
-def _told(played: Trajectory) -> dict[str, Any]:
-    score, errors = played.score, [step.policy.error for step in played.steps if step.policy.error]
-    return {
-        "score": None if score is None else score.value,
-        "reason": "" if score is None else score.reason,
-        "instruction": played.instruction,
-        "stop": played.stop,
-        "steps": len(played.steps),
-        "answer": played.ending.answer,
-        "error": errors[-1] if errors else None,
-    }
 
 
 def _image(observation: Observation) -> dict[str, Any]:

@@ -68,8 +68,8 @@ class ChatPolicy:
     """A `Policy` that sends the last `max_images` screenshots (None: all) and parses replies with `dialect`.
 
     After a refused connection, a timeout, 429 or 5xx it asks again, as the server's `patience` says.
-    `sampling` holds fields of the request, such as `temperature`, `top_p` or `max_tokens`. Close the policy
-    when done.
+    `sampling` holds fields of the request, such as `temperature`, `top_p` or `max_tokens`. Without `tokens`
+    it asks for none: somebody between it and the model records them. Close the policy when done.
 
     Raises UsageError for an address without http:// or https://, and from `act`:
         FaultError: the server did not answer, or its answer holds no completion.
@@ -83,6 +83,7 @@ class ChatPolicy:
         *,
         max_images: int | None = 5,
         sampling: Mapping[str, float] = _SAMPLING,
+        tokens: bool = True,
     ) -> None:
         url, patience = server.url, server.patience
         if not url.startswith(("http://", "https://")):
@@ -91,7 +92,7 @@ class ChatPolicy:
         self._dialect = dialect
         self._max_images = max_images
         self._settings = {"model": server.model, **_SAMPLING, **sampling}
-        self._extras: dict[str, Any] = _TOKENS
+        self._extras: dict[str, Any] = _TOKENS if tokens else {}
         self._patience = patience
         self._contexts: dict[str, list[int]] = {}  # by episode, the tokens so far, while prompts only grow
         headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}

@@ -66,12 +66,13 @@ class StandIn:
         n = body.get("n", 1)
         said = "" if trouble == "mute" else self.mind(body)
         texts = [said] * n if isinstance(said, str) else list(said)[:n]
-        choices = [{"index": i, "message": {"role": "assistant", "content": t}} for i, t in enumerate(texts)]
+        said_as = [{"role": "assistant", "content": text} for text in texts]
+        choices = [{"index": i, "message": m, "finish_reason": "stop"} for i, m in enumerate(said_as)]
         if trouble == "twice":
             choices = [choice for choice in choices for _ in range(2)]
         usage = {"prompt_tokens": len(raw) // 10, "completion_tokens": 7 * n, "total_tokens": 0}
-        told = {"id": "r", "object": "chat.completion", "model": body.get("model"), "choices": choices}
-        reply = json.dumps(told | {"usage": usage}).encode()
+        told = {"id": "r", "object": "chat.completion", "created": 0, "model": body.get("model")}
+        reply = json.dumps(told | {"choices": choices, "usage": usage}).encode()
         _send(handler, 200, reply[: len(reply) // 2] if trouble == "torn" else reply)
 
 
