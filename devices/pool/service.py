@@ -176,11 +176,21 @@ class PoolService:
         except InfrastructureError:
             for lease in grant.leases:
                 with contextlib.suppress(LeaseError):  # it ended meanwhile
-                    self._changed(self._pool.release(lease.id, self._clock.monotonic()))
+                    self._withdraw(lease)
             raise
         now = self._clock.monotonic()
         self.metrics.lease_wait.observe(now - request.asked)
         return [self._lease_info(lease, now) for lease in grant.leases]
+
+    def _withdraw(self, lease: Lease) -> None:
+        """End a lease whose grant could not be stored, without a word to its device's host.
+
+        Nobody was told of its token, so nothing is to be fenced. And where the connection broke, the grant
+        may be stored all the same: whoever leads by then gives it to the client that asks again with the key.
+        """
+        ended = self._pool.release(lease.id, self._clock.monotonic())
+        self._apply(ended, fence=False).add_done_callback(_report)
+        self._grant_ready()
 
     def renew(self, tenant: str, lease_id: str, ttl_s: float) -> float:
         """Renew a lease; return the seconds until it expires."""
@@ -406,12 +416,12 @@ class PoolService:
             self._apply(events).add_done_callback(_report)
         self._grant_ready()
 
-    def _apply(self, events: Sequence[Event]) -> asyncio.Future[None]:
+    def _apply(self, events: Sequence[Event], fence: bool = True) -> asyncio.Future[None]:
         for event in events:
             if not isinstance(event, Ended):
                 continue
             self.helping.forget(event.lease.id)
-            if (host := self._host_of(event.lease.device)) is not None:
+            if fence and (host := self._host_of(event.lease.device)) is not None:
                 host.fence(event.lease.device, event.token)
         self._reconciler.wake()
         return self._store.commit(events)
