@@ -24,6 +24,7 @@ PACKAGES = {
     "qemu-system-x86_64": "qemu-system-x86",
     "qemu-img": "qemu-utils",
     "mmdebstrap": "mmdebstrap",
+    "chromedriver": "chromium-driver",  # of `make test-doors`
     "node": "nodejs",  # of `make test-doors`
     "initdb": "postgresql",  # in a folder of its version, off the PATH
 }
