@@ -1,24 +1,24 @@
-"""Fill the site `shop`: an outfitter's products, customers, orders, reviews and vouchers, all invented."""
+"""Fill the site `shop`: an outfitter's products, customers, orders, baskets, wish lists and reviews."""
 
 import datetime
 import os
 import sys
-import uuid
 from decimal import Decimal
 from pathlib import Path
 from random import Random
 
 DATA = Path(sys.argv[1])
 os.environ.update(DJANGO_SETTINGS_MODULE="settings", SHOP_DATA=str(DATA))
-_drawn = Random(20260304)
-uuid.uuid4 = lambda: uuid.UUID(
-    int=_drawn.getrandbits(128), version=4
-)  # so that the same rows come every time
 
 import django  # type: ignore[import-not-found]  # noqa: E402
+from django.conf import settings  # type: ignore[import-not-found]  # noqa: E402
 
+settings.HAYSTACK_SIGNAL_PROCESSOR = (
+    "haystack.signals.BaseSignalProcessor"  # the index is made once, at the end
+)
 django.setup()
 
+from django.apps import apps  # type: ignore[import-not-found]  # noqa: E402
 from django.contrib.auth import get_user_model  # type: ignore[import-not-found]  # noqa: E402
 from django.contrib.auth.hashers import make_password  # type: ignore[import-not-found]  # noqa: E402
 from django.core.management import call_command  # type: ignore[import-not-found]  # noqa: E402
@@ -33,7 +33,7 @@ from oscar.apps.order.models import Order, ShippingAddress  # type: ignore[impor
 from oscar.apps.partner.strategy import Default  # type: ignore[import-not-found]  # noqa: E402
 from oscar.apps.wishlists.models import WishList  # type: ignore[import-not-found]  # noqa: E402
 from oscar.test.factories import create_order, create_product  # type: ignore[import-not-found]  # noqa: E402
-from PIL import Image, ImageDraw  # type: ignore[import-not-found]  # noqa: E402
+from PIL import Image, ImageDraw  # noqa: E402
 
 PASSWORD = "timetable"
 ME = ("dana", "Dana", "Orsolic")
@@ -44,44 +44,59 @@ CUSTOMERS = (
     ("yusuf", "Yusuf", "Harrowgate"),
     ("pia", "Pia", "Castellane"),
 )
-_NAMES = {
-    "Tents": ("Skarvi 2", "Skarvi 4", "Lommen Dome", "Brakk Tunnel", "Pinnow Tarp", "Ulver Solo"),
-    "Stoves": ("Glim 1", "Glim Duo", "Ember Fold", "Tarn Kettle", "Soot Box", "Kindle Ring"),
-    "Lamps": ("Morro Lantern", "Firefly Strap", "Dusk Clip", "Beacon Mini", "Hollow Light", "Vesper Lamp"),
-    "Packs": ("Roam 20", "Roam 45", "Ferry Duffel", "Ledge Pouch", "Carrier 60", "Moss Sling"),
+_SHELVES = {  # category: colour of its pictures, lowest and highest price, products
+    "Tents": ("#5d7f4b", 120, 420, "Skarvi 2, Skarvi 4, Lommen Dome, Brakk Tunnel, Pinnow Tarp, Ulver Solo"),
+    "Stoves": ("#a8553a", 25, 110, "Glim 1, Glim Duo, Ember Fold, Tarn Kettle, Soot Box, Kindle Ring"),
+    "Lamps": (
+        "#c39b2f",
+        9,
+        60,
+        "Morro Lantern, Firefly Strap, Dusk Clip, Beacon Mini, Hollow Light, Vesper Lamp",
+    ),
+    "Packs": ("#47688c", 35, 180, "Roam 20, Roam 45, Ferry Duffel, Ledge Pouch, Carrier 60, Moss Sling"),
 }
-_COLOURS = {"Tents": "#5d7f4b", "Stoves": "#a8553a", "Lamps": "#c39b2f", "Packs": "#47688c"}
+_SOLD_OUT = ("Ulver Solo", "Soot Box", "Beacon Mini")
 _STATUSES = ("Pending", "Being packed", "Shipped", "Complete", "Cancelled")
 _OPINIONS = (
     ("Did what it should", "Three nights of rain and no complaint."),
     ("Lighter than it looks", "Carried it over the ridge without noticing."),
     ("Not for tall people", "Fine otherwise, but mind the length."),
     ("Good value", "Would buy it again."),
+    ("The zip gave up", "It lasted one summer, which is one too few."),
 )
 _BEGAN = datetime.datetime(2026, 1, 5, 9, tzinfo=datetime.UTC)
-_ORDERS = 16
+_FIRST_ORDER = 100201
+_ORDERS = 20
 
 
 def main() -> None:
     random = Random(20260304)
-    call_command("migrate", verbosity=0)
+    # Tables as the models describe them, without the history of how they came to be so.
+    settings.MIGRATION_MODULES = {app.label: None for app in apps.get_app_configs()}
+    call_command("migrate", run_syncdb=True, verbosity=0)
     country = Country.objects.create(
         iso_3166_1_a2="GB", iso_3166_1_a3="GBR", name="United Kingdom", printable_name="United Kingdom",
         is_shipping_country=True,
     )  # fmt: skip
     people = [_person(*names, country, staff=names is ME) for names in (ME, *CUSTOMERS)]
+    UserAddress.objects.create(
+        user=people[0], country=country, first_name="Dana", last_name="Orsolic", line1="3 Boathouse Row",
+        line4="Oldbeck", postcode="N7 4QT",
+    )  # fmt: skip
     products = _catalogue(random)
-    for number in range(_ORDERS):
-        _order(random, 100201 + number, random.choice(people), products, country)
-    for product in random.sample(products, 9):
-        title, body = random.choice(_OPINIONS)
-        ProductReview.objects.create(
-            product=product, user=random.choice(people[1:]), title=title, body=body,
-            score=random.randint(2, 5), status=ProductReview.APPROVED,
-        )  # fmt: skip
-    wishes = WishList.objects.create(owner=people[0], name="Autumn trip", key="AUTUMN")
-    for product in random.sample(products, 3):
-        wishes.add(product)
+    for number in range(_FIRST_ORDER, _FIRST_ORDER + _ORDERS):
+        _order(random, number, people[0] if number % 4 == 0 else random.choice(people), products, country)
+    bought = random.sample(products, 8)
+    _basket(people[0], Basket.OPEN, bought[:2], 1)
+    _basket(people[0], Basket.SAVED, bought[2:3], 1)
+    for name, key, some in (("Autumn trip", "autumn", bought[3:6]), ("Presents", "gifts1", bought[6:])):
+        wishes = WishList.objects.create(owner=people[0], name=name)
+        WishList.objects.filter(pk=wishes.pk).update(key=key)  # `save` draws one
+        for product in some:
+            wishes.add(product)
+    _reviews(random, people[1:])
+    for number, message in ((100202, "Paid by transfer."), (100209, "Deliver to the back door.")):
+        Order.objects.get(number=number).notes.create(user=people[0], note_type="Info", message=message)
     _date()
     call_command("rebuild_index", interactive=False, verbosity=0)
     _pictures()
@@ -107,20 +122,23 @@ def _address(name: str, first: str, last: str) -> dict[str, str]:
 
 
 def _catalogue(random: Random) -> list[object]:
+    """Add all products; those that can be bought are returned."""
     products = []
-    for category, names in _NAMES.items():
+    number = 0
+    for category, (colour, lowest, highest, told) in _SHELVES.items():
         shelf = create_from_breadcrumbs(category)
-        for name in names:
-            number = len(products) + 1
+        names = told.split(", ")
+        for name, price in zip(names, random.sample(range(lowest, highest), len(names)), strict=True):
+            number += 1
             product = create_product(
                 upc=f"FH-{number:03}", title=name, product_class="Camping goods", partner_name="Holt & Amsel",
-                partner_sku=f"HA-{number:03}", price=Decimal(random.randint(9, 240)) - Decimal("0.05"),
-                num_in_stock=random.randint(3, 60),
+                partner_sku=f"HA-{number:03}", price=price - Decimal("0.05"),
+                num_in_stock=0 if name in _SOLD_OUT else random.randint(20, 60),
                 description=f"<p>{name}, from our {category.lower()}.</p>",
             )  # fmt: skip
             product.categories.add(shelf)
-            _picture(product, name, _COLOURS[category])
-            products.append(product)
+            _picture(product, name, colour)
+            products += [] if name in _SOLD_OUT else [product]
     return products
 
 
@@ -135,11 +153,16 @@ def _picture(product: object, name: str, colour: str) -> None:
     ProductImage.objects.create(product=product, original=str(path.relative_to(DATA / "media")))
 
 
-def _order(random: Random, number: int, user: object, products: list[object], country: object) -> None:
-    basket = Basket.objects.create(owner=user)
+def _basket(user: object, status: str, products: list[object], quantity: int) -> Basket:
+    basket = Basket.objects.create(owner=user, status=status)
     basket.strategy = Default()
-    for product in random.sample(products, random.randint(1, 3)):
-        basket.add_product(product, random.randint(1, 2))
+    for product in products:
+        basket.add_product(product, quantity)
+    return basket
+
+
+def _order(random: Random, number: int, user: object, products: list[object], country: object) -> None:
+    basket = _basket(user, Basket.OPEN, random.sample(products, random.randint(1, 3)), random.randint(1, 2))
     name = user.username  # type: ignore[attr-defined]
     there = ShippingAddress.objects.create(
         country=country,
@@ -154,17 +177,27 @@ def _order(random: Random, number: int, user: object, products: list[object], co
     order.lines.update(status=status if status == "Cancelled" else "Pending")
 
 
+def _reviews(random: Random, people: list[object]) -> None:
+    """Add reviews, at most one by a customer of a product."""
+    pairs = [(product, user) for product in Product.objects.all() for user in people]
+    for product, user in random.sample(pairs, 18):
+        title, body = random.choice(_OPINIONS)
+        ProductReview.objects.create(
+            product=product, user=user, title=title, body=body, score=random.randint(2, 5),
+            status=ProductReview.APPROVED,
+        )  # fmt: skip
+
+
 def _date() -> None:
     """Give every row fixed times: orders a day each, everything else the first day."""
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
             for column in connection.introspection.get_table_description(cursor, table):
-                if column.name.startswith("date_") or column.name in ("applied", "last_login"):
+                if column.name.startswith("date_") or column.name == "last_login":
                     _set(cursor, table, column.name)
     for order in Order.objects.order_by("number"):
-        day = _BEGAN + datetime.timedelta(days=int(order.number) - 100201)
+        day = _BEGAN + datetime.timedelta(days=int(order.number) - _FIRST_ORDER)
         Order.objects.filter(pk=order.pk).update(date_placed=day)
-    Product.objects.update(date_updated=_BEGAN)
 
 
 def _set(cursor: object, table: str, column: str) -> None:

@@ -46,6 +46,7 @@ MIDDLEWARE = [
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [Path(__file__).with_name("templates")],  # how one pays is a project's own page in Oscar
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
