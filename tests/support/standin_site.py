@@ -21,7 +21,7 @@ _LEFT_OPEN: list[sqlite3.Connection] = []
 def seed(folder: Path) -> None:
     database = sqlite3.connect(folder / "rows.db")
     database.execute("PRAGMA journal_mode = WAL")
-    database.execute("CREATE TABLE rows (word TEXT)")
+    database.execute("CREATE TABLE rows (word TEXT CHECK (json_valid(json_quote(word))))")
     database.execute("INSERT INTO rows VALUES ('seeded')")
     database.commit()
     database.close()

@@ -1,5 +1,6 @@
 """Hands for oracles: find an element of the page by a CSS selector, and click and type as a person does."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from guiagent.errors import Fault, FaultError
 from guiagent.protocols import Device
 from guiagent.types import ObserveSpec
 
+_LOOKS, _PAUSE_S = 40, 0.05  # a page may fade a part of itself in, as after a click on a tab
 _FIND = """
 (() => {
   const found = [...document.querySelectorAll(SELECTOR)].filter(one => one.getClientRects().length)[NTH];
@@ -23,7 +25,7 @@ _FIND = """
 
 
 class Hands:
-    """One pair of hands on a device. A missing element is a FaultError of origin "task"."""
+    """One pair of hands on a device. An element that does not appear is a FaultError of origin "task"."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -52,11 +54,14 @@ class Hands:
 
     async def _find(self, selector: str, nth: int) -> Sequence[Any]:
         script = _FIND.replace("SELECTOR", json.dumps(selector)).replace("NTH", str(nth))
-        shown = await self._device.observe(ObserveSpec(frame="none", page=True, probes={"found": script}))
-        if shown.probes["found"] is None:
-            raise FaultError(Fault("task", "oracle", f"{shown.url} shows no element {selector!r}"))
-        found: Sequence[Any] = shown.probes["found"]
-        return found
+        spec = ObserveSpec(frame="none", page=True, probes={"found": script})
+        for _ in range(_LOOKS):
+            shown = await self._device.observe(spec)
+            if shown.probes["found"] is not None:
+                found: Sequence[Any] = shown.probes["found"]
+                return found
+            await asyncio.sleep(_PAUSE_S)
+        raise FaultError(Fault("task", "oracle", f"{shown.url} shows no element {selector!r}"))
 
     async def _do(self, *told: dict[str, Any]) -> None:
         seen = await self._device.act(ACTIONS.validate_python(list(told)), ObserveSpec(frame="none"))

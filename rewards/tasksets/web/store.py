@@ -54,7 +54,8 @@ class Store(Protocol):
         site: the site's name.
         application: the program and version that it was written for, as results name it.
         tables: the names of its tables, which no other site has.
-        settled: JavaScript that waits until the open page has saved what was done on it.
+        settled: an expression that is true once the open page has saved what was done on it; "" where
+            the answer to a form means that it is saved.
     """
 
     @property

@@ -1,5 +1,6 @@
 """A task on sites: set up, checked on their own databases, solved through their interface, nearly solved."""
 
+import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from rewards.tasksets.web.store import SiteDevice, Store, origin
 from rewards.tasksets.web.template import Scenario, Template
 
 _MAX_REASON = 500
+_LOOKS, _PAUSE_S = 200, 0.05
 _BLIND = ObserveSpec(frame="none")
 
 
@@ -67,8 +69,10 @@ class WebTask:
         shown = await device.act([Open(target=page)], replace(spec, probes=asked_too, have=None))
         _require_entered(first, shown)
         asked = self.scenario.answer
-        question = f" {answers.question(asked)}" if asked else ""
-        return self.scenario.instruction + question, shown
+        places = " and ".join(origin(store.site) for store in self.template.stores)
+        told = [self.scenario.instruction, *([f"The sites are {places}."] if others else [])]
+        told += [answers.question(asked)] if asked else []
+        return " ".join(told), shown
 
     def ended(self, observation: Observation) -> bool:
         return False
@@ -82,7 +86,7 @@ class WebTask:
         holder = await self._holder(device)
         for store in self.template.stores:
             if store.settled:
-                await device.observe(ObserveSpec(frame="none", probes={"settled": store.settled}))
+                await _until(device, store.settled)
         after = await self._rows(holder)
         unmet, beside = differences(self._before, after, scenario.goal)
         fields = answers.read(ending.answer, scenario.answer)
@@ -149,8 +153,9 @@ class WebTask:
     async def _enter(self, device: Device, store: Store) -> None:
         """Log in on a site beside the first one."""
         page = Open(target=origin(store.site) + store.entry.page)
-        logged_in = {"script": f"(async () => {{{store.entry.script}}})()"}
-        await device.act([page], ObserveSpec(frame="none", probes=logged_in))
+        script = f"(async () => {{{store.entry.script}}})().then(() => {{ window.loggedIn = true }})"
+        await device.act([page], ObserveSpec(frame="none", probes={"script": script}))
+        await _until(device, "window.loggedIn === true")
         entered = {"entered": store.entry.entered}
         _require_entered(store, await device.act([page], ObserveSpec(frame="none", probes=entered)))
 
@@ -167,6 +172,15 @@ class WebTask:
             message = f"{self.id} needs a browser with site:{missing[0]}: guiagent up browser,sites={wanted}"
             raise FaultError(Fault("task", "unsuitable_device", message))
         return cast(SiteDevice, device)
+
+
+async def _until(device: Device, expression: str) -> None:
+    """Wait until an expression is true on the open page; what takes too long is left as it is."""
+    spec = ObserveSpec(frame="none", probes={"true": expression})
+    for _ in range(_LOOKS):
+        if (await device.observe(spec)).probes["true"] is True:
+            return
+        await asyncio.sleep(_PAUSE_S)
 
 
 def _require_entered(store: Store, shown: Observation) -> None:

@@ -1,17 +1,14 @@
 """Fill the site `tracker`: Roundup's classic template with the issues of a timetable app's team."""
 
-import os
 import sqlite3
 import sys
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
 
-_drawn = Random(20260303)
-os.urandom = _drawn.randbytes  # salts of passwords, so that the same rows come every time
-
-from roundup import instance, password  # type: ignore[import-not-found]  # noqa: E402  (after urandom)
-from roundup.admin import AdminTool  # type: ignore[import-not-found]  # noqa: E402
+from roundup import instance, password  # type: ignore[import-not-found]
+from roundup.admin import AdminTool  # type: ignore[import-not-found]
+from roundup.anypy import random_  # type: ignore[import-not-found]
 
 PASSWORD = "timetable"
 USERS = {
@@ -44,6 +41,7 @@ _FIRST_DAY = date(2026, 1, 5)
 
 
 def main() -> None:
+    random_.token_bytes = Random(20260303).randbytes  # salts of passwords: the same rows come every time
     home = Path(sys.argv[1]) / "tracker"
     tool = AdminTool()
     tool.tracker_home = str(home)

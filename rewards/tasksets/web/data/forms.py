@@ -41,7 +41,7 @@ def close(rng: random.Random, state: State) -> Scenario:
 
 
 def close_all(rng: random.Random, state: State) -> Scenario:
-    where, found = rng.choice(_groups(state, "counter", 2, 4, state="open"))
+    where, found = rng.choice(groups(state, "counter", 2, 4, state="open"))
     return Scenario(
         f"All open repairs of the counter at {state[f'counter/{where}']['place']} have been done today. "
         "Close them.",
@@ -74,7 +74,7 @@ def assign(rng: random.Random, state: State) -> Scenario:
 
 
 def hand_over(rng: random.Random, state: State) -> Scenario:
-    crew, found = rng.choice(_groups(state, "crew", 2, 6, state="open"))
+    crew, found = rng.choice(groups(state, "crew", 2, 6, state="open"))
     other = rng.choice([one for one in CREWS if one != crew])
     return Scenario(
         f"Crew {crew} is away next week. Give all of its repairs that are still open to crew {other}.",
@@ -173,7 +173,7 @@ def _distinct(state: State, status: str) -> dict[str, Row]:
     }
 
 
-def _groups(
+def groups(
     state: State, column: str, fewest: int, most: int, /, **wanted: object
 ) -> list[tuple[object, list[str]]]:
     """The values of a column that so many of the repairs with these values share, with their keys."""
