@@ -126,7 +126,7 @@ class Agent:
                     self._heard = self._clock.monotonic()
                     match message:
                         case messages.Fence():
-                            self._host.fence(message.device, message.token)
+                            self._host.fence(message.device, message.token, message.epoch)
                         case messages.Open():
                             self._host.open(message.device, stale=message.stale)
                         case messages.Start() | messages.Stop() | messages.Recycle() | messages.Check():

@@ -146,9 +146,9 @@ class DeviceHost:
         if not health.ok:
             raise FaultError(Fault("device", "unhealthy", health.detail, retryable=True))
 
-    def fence(self, device: str, token: int) -> None:
+    def fence(self, device: str, token: int, epoch: int) -> None:
         """Refuse every token below this one from now on, and interrupt what is done under one."""
-        self.records[device].raise_fence(token)
+        self.records[device].set_fence(token, epoch)
 
     # -- verbs of the holder ---------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from guiagent.wire import VERBS, ConnectRequest, GetRequest, PutRequest, Verb
 
 T = TypeVar("T")
 
-PROTOCOL = 2  # rises with every change that the other end has to know
+PROTOCOL = 3  # rises with every change that the other end has to know
 MAX_MESSAGE = (64 << 20) + (64 << 10)  # bytes: a file, and what goes with it
 REPORTS = 0  # the number of the host's own long messages; the pool numbers its calls from 1
 ALIVE_S = 2.0  # each end sends a message at least this often
@@ -131,8 +131,11 @@ Call = Start | Stop | Recycle | Check | VerbCall
 
 
 class Fence(_Message):
+    """The pool process of `epoch` has tokens below `token` refused; see `SlotRecord.set_fence`."""
+
     device: str
     token: int
+    epoch: int
 
 
 class Open(_Message):

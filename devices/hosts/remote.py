@@ -64,7 +64,7 @@ class RemoteHost:
         """
         async with Link(send, receive, messages.decode_to_pool, self._room) as link:
             for device, record in self.records.items():
-                link.post(messages.Fence(device, record.fence))
+                link.post(messages.Fence(device, record.fence, record.epoch))
                 if record.up.is_set():
                     link.post(messages.Open(device, record.stale))
             self._link = link
@@ -184,9 +184,9 @@ class RemoteHost:
     async def check(self, device: str) -> None:
         await self._control(lambda id: messages.Check(id, device))
 
-    def fence(self, device: str, token: int) -> None:
-        self.records[device].raise_fence(token)
-        self._post(messages.Fence(device, token))
+    def fence(self, device: str, token: int, epoch: int) -> None:
+        self.records[device].set_fence(token, epoch)
+        self._post(messages.Fence(device, token, epoch))
 
     async def close(self) -> None:
         """End the waiting calls and streams; the devices are left to the host itself."""

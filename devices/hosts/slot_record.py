@@ -58,6 +58,7 @@ class SlotRecord:
     """The record of a slot, kept across the devices that fill it one after another."""
 
     fence: int = 0
+    epoch: int = 0  # of the pool process that set the fence
     allowed: int = 0  # the token whose lease's egress the device was given
     driver: HostedDevice | None = None
     baseline: str = ""  # the digest its device had when it came up
@@ -115,6 +116,18 @@ class SlotRecord:
             self.saw(value, token)
 
     # -- the end of a lease ----------------------------------------------------------------------------------
+
+    def set_fence(self, token: int, epoch: int) -> None:
+        """Take the fence of the pool process that leads in `epoch`, which may be below its predecessor's.
+
+        What a process could not store has not happened for the next one: a lease whose end was not stored
+        lives on. A process that came before is not listened to any longer.
+        """
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.fence = min(self.fence, token)
+        if epoch == self.epoch:
+            self.raise_fence(token)
 
     def raise_fence(self, token: int) -> None:
         """Leave nothing of holders below `token`: answers, streams, the last frame, a verb under way."""

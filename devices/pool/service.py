@@ -97,6 +97,7 @@ class PoolService:
         self.approvals = self._guarding.approvals
         self.metrics = Metrics(self.views.farm, self._device_seconds)
         self._store = store
+        self._epoch = 0
         self._reconciler = Reconciler(
             self._pool, self.hosts, self._changed, self._device_faulted, self.metrics, clock
         )
@@ -106,10 +107,11 @@ class PoolService:
     async def run(self) -> None:
         """Run the farm until cancelled. Raises InfrastructureError if its devices cannot run here."""
         past = self._store.load()
+        self._epoch = past.epoch
         now = self._clock.monotonic()
         gone = self._pool.restore(past.tokens, past.leases, past.ends, now, past.marks, past.overlap_s)
         for info in self._local.slots:
-            self._local.fence(info.id, self._pool.slots[info.id].token)
+            self._local.fence(info.id, self._pool.slots[info.id].token, self._epoch)
         self._changed(gone)
         self._local.sweep()
         try:
@@ -132,7 +134,7 @@ class PoolService:
         self._pool.add(_slot(host.id, info) for info in host.slots)
         self.hosts[host.id] = host
         for info in host.slots:
-            host.fence(info.id, self._pool.slots[info.id].token)
+            host.fence(info.id, self._pool.slots[info.id].token, self._epoch)
         self._changed(())
         self._reconciler.wake()
 
@@ -176,21 +178,11 @@ class PoolService:
         except InfrastructureError:
             for lease in grant.leases:
                 with contextlib.suppress(LeaseError):  # it ended meanwhile
-                    self._withdraw(lease)
+                    self._changed(self._pool.release(lease.id, self._clock.monotonic()))
             raise
         now = self._clock.monotonic()
         self.metrics.lease_wait.observe(now - request.asked)
         return [self._lease_info(lease, now) for lease in grant.leases]
-
-    def _withdraw(self, lease: Lease) -> None:
-        """End a lease whose grant could not be stored, without a word to its device's host.
-
-        Nobody was told of its token, so nothing is to be fenced. And where the connection broke, the grant
-        may be stored all the same: whoever leads by then gives it to the client that asks again with the key.
-        """
-        ended = self._pool.release(lease.id, self._clock.monotonic())
-        self._apply(ended, fence=False).add_done_callback(_report)
-        self._grant_ready()
 
     def renew(self, tenant: str, lease_id: str, ttl_s: float) -> float:
         """Renew a lease; return the seconds until it expires."""
@@ -416,13 +408,13 @@ class PoolService:
             self._apply(events).add_done_callback(_report)
         self._grant_ready()
 
-    def _apply(self, events: Sequence[Event], fence: bool = True) -> asyncio.Future[None]:
+    def _apply(self, events: Sequence[Event]) -> asyncio.Future[None]:
         for event in events:
             if not isinstance(event, Ended):
                 continue
             self.helping.forget(event.lease.id)
-            if fence and (host := self._host_of(event.lease.device)) is not None:
-                host.fence(event.lease.device, event.token)
+            if (host := self._host_of(event.lease.device)) is not None:
+                host.fence(event.lease.device, event.token, self._epoch)
         self._reconciler.wake()
         return self._store.commit(events)
 

@@ -109,7 +109,7 @@ async def test_a_device_whose_step_was_interrupted_is_as_new_for_the_next_holder
             busy = StepRequest(token, "k", msgspec.Raw(msgspec.json.encode(actions)), NOTHING, 60.0)
             step = asyncio.create_task(host.call(lease, busy))
             await asyncio.sleep(0.1 * number)
-            host.fence("one", token + 1)
+            host.fence("one", token + 1, epoch=0)
             with pytest.raises(LeaseError):
                 await asyncio.wait_for(step, 10.0)
             await host.recycle("one")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,10 @@ from devices.hosts import messages
 from devices.hosts.agent import Agent
 from devices.hosts.host import SlotInfo
 from devices.hosts.remote import RemoteHost
+from devices.leases import OPERATOR, Event, Granted
 from devices.pool.service import PoolService
+from devices.pool.store import Sqlite
+from guiagent import wire
 from guiagent.actions import Click, Type, Wait
 from guiagent.client import FarmClient
 from guiagent.errors import FaultError, InfrastructureError, LeaseError, UsageError
@@ -38,10 +41,10 @@ SLOTS = [SlotInfo("far.sim-0", "sim", 9, 9)]
 
 
 class Line:
-    """A TCP relay in front of the pool that can be cut, and mended."""
+    """A TCP relay in front of the pool at port `to` that can be cut, and mended."""
 
     def __init__(self, port: int) -> None:
-        self._to = port
+        self.to = port
         self._open = True
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -64,10 +67,13 @@ class Line:
         self._open = True
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._open:
+        try:
+            if not self._open:
+                raise ConnectionError
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.to)
+        except OSError:
             writer.transport.abort()
             return
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
         self._writers |= {writer, far_writer}
 
         async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -102,6 +108,10 @@ def host(
     url: str, name: str, count: int = 2, token: str = TOKEN, clock: Clock = time
 ) -> contextlib.AbstractAsyncContextManager[Agent]:
     return joined_hosts.host(url, name, count, token, clock, start_echo)
+
+
+def port_of(farm: Running) -> int:
+    return int(farm.endpoint.url.rpartition(":")[2])
 
 
 async def test_the_devices_of_hosts_are_one_farm(farm: Running) -> None:
@@ -155,7 +165,7 @@ async def test_every_verb_reaches_a_joined_host(farm: Running) -> None:
 
 
 async def test_what_is_done_on_a_far_device_is_in_its_log_once(farm: Running) -> None:
-    port = int(farm.endpoint.url.rpartition(":")[2])
+    port = port_of(farm)
     async with Line(port) as line, client_of(farm) as client, host(line.url, "far", 1):
         await ready(client, 1)
         device = await client.lease("sim")
@@ -173,7 +183,7 @@ async def test_what_is_done_on_a_far_device_is_in_its_log_once(farm: Running) ->
 
 
 async def test_a_brief_cut_is_waited_out_and_nothing_is_done_twice(farm: Running) -> None:
-    port = int(farm.endpoint.url.rpartition(":")[2])
+    port = port_of(farm)
     async with Line(port) as line, client_of(farm) as client, host(line.url, "far", 1):
         await ready(client, 1)
         device = await client.lease("sim", grants=["exec"])
@@ -193,7 +203,7 @@ async def test_a_host_that_stays_away_loses_its_leases_and_stops_its_devices(
 ) -> None:
     monkeypatch.setattr(messages, "GRACE_S", 0.4)
     monkeypatch.setattr(agents, "_PAUSE_S", 0.1)
-    port = int(farm.endpoint.url.rpartition(":")[2])
+    port = port_of(farm)
     async with Line(port) as line, client_of(farm) as client, host(line.url, "far", 1) as agent:
         await ready(client, 1)
         device = await client.lease("sim")
@@ -217,7 +227,7 @@ async def test_the_time_a_host_was_silent_unnoticed_counts(
     monkeypatch.setattr(messages, "GRACE_S", 3600.0)
     monkeypatch.setattr(agents, "_PAUSE_S", 0.1)
     clock = Later()
-    port = int(farm.endpoint.url.rpartition(":")[2])
+    port = port_of(farm)
     async with Line(port) as line, client_of(farm) as client, host(line.url, "far", 1, clock=clock) as agent:
         await ready(client, 1)
         device = await client.lease("sim")
@@ -272,6 +282,59 @@ async def test_a_host_that_was_started_anew_takes_the_place_of_its_former_self(f
             with pytest.raises(LeaseError):
                 await device.observe(NOTHING)
             assert (await client.lease("sim")).token > device.token
+
+
+async def test_a_lease_whose_end_was_not_stored_lives_on_in_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that could not store the end had fenced the device; the next one takes the fence back."""
+    async with Line(0) as line, host(line.url, "far", 1) as agent, FarmClient(line.url, TOKEN) as client:
+        async with farm_of(tmp_path) as before:
+            line.to = port_of(before)
+            await ready(client, 1)
+            device = await client.lease("sim")
+            with monkeypatch.context() as dying:
+                dying.setattr(Sqlite, "write", lambda *_: None)
+                assert isinstance(before.service, PoolService)
+                await before.service.release(OPERATOR, device._lease)
+                await until(lambda: agent._host.records[device.id].fence > device.token)
+        async with farm_of(tmp_path) as after:
+            line.to = port_of(after)
+            service = after.service
+            assert isinstance(service, PoolService)
+            await until(lambda: "far" in service.hosts)
+            await device.reset(3, ResetSpec(), NOTHING)
+
+
+async def test_a_grant_of_which_nobody_knew_whether_it_is_stored_is_the_next_processs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection to the database broke before the answer; the client asks again with its key."""
+    ask = wire.LeaseRequest(kind="sim", key="one")
+    write = Sqlite.write
+
+    def breaks(database: Sqlite, events: Sequence[Event]) -> None:
+        if any(isinstance(one, Granted) for one in events):
+            write(database, events)
+        raise InfrastructureError("the connection broke")
+
+    async with Line(0) as line, host(line.url, "far", 1) as agent, FarmClient(line.url, TOKEN) as client:
+        async with farm_of(tmp_path) as before:
+            line.to = port_of(before)
+            await ready(client, 1)
+            assert isinstance(before.service, PoolService)
+            with monkeypatch.context() as dying:
+                dying.setattr(Sqlite, "write", breaks)
+                with pytest.raises(InfrastructureError):
+                    await before.service.acquire(OPERATOR, ask, asyncio.Event().wait)
+                (record,) = agent._host.records.values()
+                await until(lambda: record.fence > 0)
+                before.service._store._owed.clear()  # as the process that is killed does
+        async with farm_of(tmp_path) as after:
+            line.to = port_of(after)
+            assert isinstance(after.service, PoolService)
+            (lease,) = await after.service.acquire(OPERATOR, ask, asyncio.Event().wait)
+            await until(lambda: record.fence <= lease.token)
 
 
 async def test_a_host_is_sent_away_for_now_while_its_former_self_cannot_be_struck_off(

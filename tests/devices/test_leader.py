@@ -16,9 +16,8 @@ from websockets.exceptions import InvalidStatus
 
 from devices.api import leader
 from devices.api.server import Running, running
-from devices.leases import OPERATOR, Event, Granted, Lease
-from devices.pool.service import PoolService
-from devices.pool.store import Sqlite, Store, postgres
+from devices.leases import Event
+from devices.pool.store import postgres
 from devices.pool.store.postgres import Postgres
 from guiagent import wire
 from guiagent.actions import Click
@@ -208,38 +207,6 @@ async def test_what_a_leader_renews_that_has_been_replaced_unnoticed_is_not_drop
             assert kept.status_code == 200, kept.text
         finally:
             sees.set()
-
-
-async def test_a_grant_of_which_nobody_knows_whether_it_is_stored_is_not_fenced(tmp_path: Path) -> None:
-    """Who leads next finds it stored, and gives it to the client, who asks again with the key."""
-
-    stored: list[Lease] = []
-
-    class Breaks(Sqlite):
-        broken = False
-
-        def write(self, events: Sequence[Event]) -> None:
-            super().write(events)
-            stored.extend(lease for one in events if isinstance(one, Granted) for lease in one.leases)
-            if self.broken:
-                raise InfrastructureError("the connection broke before the answer")
-
-    database = Breaks(tmp_path / "pool.sqlite")
-    service = PoolService(farm_of(1, tmp_path), DRIVERS, Store(database))
-    running = asyncio.create_task(service.run())
-    try:
-        await service.settled()
-        database.broken = True
-        with pytest.raises(InfrastructureError):
-            ask = wire.LeaseRequest(kind="sim", key="one")
-            await service.acquire(OPERATOR, ask, asyncio.Event().wait)
-        database.broken = False
-        (host,), (lease,) = service.hosts.values(), stored
-        assert host.records[lease.device].fence <= lease.token
-    finally:
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
 
 
 async def test_without_a_leader_the_answer_is_to_ask_again(

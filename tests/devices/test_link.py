@@ -94,9 +94,9 @@ async def test_a_stalled_stream_holds_up_neither_messages_nor_other_streams(pipe
     await turns()
     await other.write(b"through")
     assert await far.read() == b"through"
-    await pipe.pool.put(messages.Fence("a", 7))
+    await pipe.pool.put(messages.Fence("a", 7, 0))
     await turns()
-    assert pipe.got[1] == [messages.Fence("a", 7)]
+    assert pipe.got[1] == [messages.Fence("a", 7, 0)]
     assert not writing.done()
     writing.cancel()
 
@@ -167,7 +167,7 @@ async def test_an_end_that_does_not_read_is_noticed_and_costs_little() -> None:
     arriving = asyncio.Queue[bytes]()
     async with Link(never, arriving.get, messages.decode_to_pool) as link:
         for token in range(10_000):
-            link.post(messages.Fence("a", token))
+            link.post(messages.Fence("a", token, 0))
         assert len(link._posted) <= links._POSTED
         arriving.put_nowait(messages.encode(messages.Alive()))
         with pytest.raises(Overrun):
@@ -179,7 +179,7 @@ async def test_what_waits_on_a_link_ends_with_it(pipe: Pipe) -> None:
     waiting = [
         asyncio.create_task(_write(stream, 4 * WINDOW)),
         asyncio.create_task(pipe.pool.send(messages.Answer(5, bytes(4 * WINDOW)), 5)),
-        *(asyncio.create_task(pipe.pool.put(messages.Fence("a", one))) for one in range(20)),
+        *(asyncio.create_task(pipe.pool.put(messages.Fence("a", one, 0))) for one in range(20)),
     ]
     reading = asyncio.create_task(stream.read())
     await asyncio.sleep(0)

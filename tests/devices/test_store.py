@@ -196,7 +196,9 @@ def test_leases_survive_the_upgrade_of_a_version_1_file(path: Path) -> None:
     assert (past.tokens, list(past.ends), past.marks) == ({"browser-0": 7, "browser-1": 4}, ["old"], [])
     database.write([Ended(past.leases[0], CRASHED, 8), granted(9), Marked("browser-1", "drain", "")])
     database.close()
-    assert [lease.token for lease in Sqlite(path).load().leases] == [9]
+    again = Sqlite(path).load()
+    assert [lease.token for lease in again.leases] == [9]
+    assert again.epoch == past.epoch + 1
 
 
 def test_a_file_of_a_newer_version_is_left_alone(path: Path) -> None:

@@ -142,7 +142,7 @@ def _pool_messages() -> list[Target]:
 
     step = msgspec.json.decode(_STEP, type=wire.StepRequest)
     lease = Lease("", "sim-0", 1, 60.0, frozenset({"exec"}), "", "")
-    good = (messages.Fence("sim-0", 3), messages.Start(1, "sim-0"), messages.call_of(1, lease, step))
+    good = (messages.Fence("sim-0", 3, 1), messages.Start(1, "sim-0"), messages.call_of(1, lease, step))
     said = (messages.Alive(), messages.failure(1, FaultError(Fault("device", "crashed", "it crashed"))))
     errors = (msgspec.DecodeError, ValidationError)
     return [

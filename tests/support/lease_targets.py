@@ -188,7 +188,8 @@ class Bare:
             past, expected = self._database.load(), past
             for lease in (*past.leases, *expected.leases):  # neither is stored
                 lease.expires = lease.since = 0.0
-            assert past == replace(expected, overlap_s=past.overlap_s)  # which is the kind of store's own
+            # The epoch, and for how long a former process may go on, are the kind of store's own.
+            assert past == replace(expected, epoch=past.epoch, overlap_s=past.overlap_s)
         self._pool = self._started()
         gone = self._pool.restore(past.tokens, past.leases, past.ends, self._now, past.marks, past.overlap_s)
         self._save(gone)

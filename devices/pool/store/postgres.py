@@ -176,7 +176,7 @@ class Postgres:
             past = remembered(lambda query: db.execute(query.encode()).fetchall(), ends)
         except psycopg.Error as error:
             raise _explain(error) from error
-        return replace(past, overlap_s=ANSWERS_FOR_S)
+        return replace(past, epoch=self.epoch, overlap_s=ANSWERS_FOR_S)
 
     def write(self, events: Sequence[Event]) -> None:
         """Store all events in one transaction; without events, only confirm the leadership.

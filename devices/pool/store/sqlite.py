@@ -5,6 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from devices.leases import Event
@@ -41,6 +42,10 @@ _MIGRATIONS = (  # from each version to the next; a new file takes them all
         WHEN OLD.number > (SELECT MAX(number) FROM lease_events) - 100000
         BEGIN SELECT RAISE(ABORT, 'append-only'); END;
     """,
+    """
+    CREATE TABLE leader (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL);
+    INSERT INTO leader VALUES (1, 0);
+    """,
 )
 
 
@@ -73,10 +78,15 @@ class Sqlite:
                 "directory"
             )
         steps = "".join(_MIGRATIONS[version:])
-        self._db.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {len(_MIGRATIONS)}; COMMIT;")
+        self._db.executescript(
+            f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {len(_MIGRATIONS)};"
+            " UPDATE leader SET epoch = epoch + 1; COMMIT;"
+        )
 
     def load(self, ends: int = 1024) -> Remembered:
-        return remembered(lambda query: self._db.execute(query).fetchall(), ends)
+        past = remembered(lambda query: self._db.execute(query).fetchall(), ends)
+        (epoch,) = self._db.execute("SELECT epoch FROM leader").fetchone()
+        return replace(past, epoch=epoch)
 
     def write(self, events: Sequence[Event]) -> None:
         if not events:
