@@ -11,11 +11,11 @@ from eval.suites.suite import Suite
 from guiagent.cli import app
 from guiagent.config import load
 from guiagent.errors import UsageError
-from rewards.tasksets.miniwob import TRAIN_TASKS
+from rewards.tasksets.miniwob import STEP_TASKS, TRAIN_TASKS, UNSEEN_TASKS
 from training.config import TrainConfig
 
 SOMETIMES, ALWAYS, NEVER, LOST = TRAIN_TASKS[:4]
-UNSEEN = "click-checkboxes-large"
+UNSEEN = UNSEEN_TASKS[0]
 POOL = {SOMETIMES: "sfs!", ALWAYS: "ss!", NEVER: "ff!", LOST: "!!"}  # success, failure, ! a fault
 OUTCOMES: dict[str, Outcome] = {"s": "success", "f": "failure", "!": "fault"}
 
@@ -43,7 +43,9 @@ def test_the_bounds_can_be_moved() -> None:
 
 
 def stored(folder: Path, pool: dict[str, str], label: str = "tiny") -> Path:
-    suite = Suite("some", "miniwob", tuple(pool), (), episodes=4, device="browser")
+    unseen = tuple(task for task in pool if task in UNSEEN_TASKS)
+    trained = tuple(task for task in pool if task not in unseen)
+    suite = Suite("some", "miniwob", trained, unseen, episodes=4, device="browser")
     result = SuiteResult(suite, label, episodes(pool))
     (folder / label).mkdir(parents=True)
     write_json(folder / label / "results.json", result_json(result))
@@ -59,12 +61,15 @@ def select(evaluation: Path, to: Path, *more: str, recipe: str = "arpo-demo") ->
 
 
 def test_the_recipe_differs_in_its_tasks_alone(tmp_path: Path) -> None:
-    told = select(stored(tmp_path / "before", POOL | {UNSEEN: "sf"}), tmp_path / "mine.toml")
+    other = STEP_TASKS[0]  # the recipe does not name it, but a suite lets policies train on it
+    told = select(stored(tmp_path / "before", POOL | {UNSEEN: "sf", other: "sf"}), tmp_path / "mine.toml")
     assert f"{SOMETIMES}  2 of 3" in told
     for why, task in (("less than 1", NEVER), ("each time", ALWAYS), ("faults", LOST), ("not for", UNSEEN)):
         assert any(why in line and task in line for line in told.splitlines() if "left out" in line)
     shipped = load(TrainConfig, Path("training/recipes/arpo-demo.toml"))
-    assert load(TrainConfig, tmp_path / "mine.toml") == shipped.model_copy(update={"tasks": (SOMETIMES,)})
+    assert load(TrainConfig, tmp_path / "mine.toml") == shipped.model_copy(
+        update={"tasks": (SOMETIMES, other)}
+    )
 
 
 def test_what_cannot_be_selected_is_said_in_one_line(tmp_path: Path) -> None:

@@ -36,7 +36,9 @@ def select(evaluation: Path, recipe: str, to: Path, least: int, keep_mastered: b
         raise UsageError(f"{evaluation} has results of {', '.join(labels)}: name the folder of one of them")
     episodes = [episode for _, result in results for episode in result.episodes]
     found = select_tasks(episodes, least, keep_mastered)
-    allowed = set(training_names(find_taskset(config.taskset), ("*",)))
+    taskset = find_taskset(config.taskset)
+    allowed = {row.task for _, result in results for row in result.tasks if row.trained}
+    allowed = allowed.intersection(taskset.names).union(training_names(taskset, ("*",)))
     kept = [row for row in found.learnable if row.task in allowed]
     for row in kept:
         console.print(f"{row.task}  {row.judged.successes} of {row.judged.n}", soft_wrap=True)
