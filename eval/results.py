@@ -173,6 +173,13 @@ def read_result(path: Path, suite: Suite) -> SuiteResult:
     return SuiteResult(suite, found.label, found.episodes, found.ran)
 
 
+class StoredTask(msgspec.Struct, frozen=True):
+    """A task's row of `results.json`: whether its suite lets policies train on it, with other seeds."""
+
+    task: str
+    trained: bool
+
+
 class StoredResult(msgspec.Struct, frozen=True):
     """The fields of a `results.json` that are read; all others are computed from them."""
 
@@ -181,6 +188,7 @@ class StoredResult(msgspec.Struct, frozen=True):
     label: str
     episodes: tuple[EpisodeResult, ...]
     ran: Conditions = _UNKNOWN
+    tasks: tuple[StoredTask, ...] = ()
 
 
 def read_stored(path: Path) -> StoredResult:

@@ -285,6 +285,24 @@ def seeds(
     start(recipe, experts, run, attempts, overrides or [])
 
 
+@app.command()
+def select(
+    evaluation: Annotated[
+        Path, typer.Argument(help="Folder of one policy's results: the run of its evaluation.", exists=True)
+    ],
+    recipe: Annotated[str, typer.Option(help="Recipe of online RL whose tasks are replaced.")],
+    to: Annotated[Path, typer.Option(help="TOML file of the new recipe.")],
+    least: Annotated[int, typer.Option(min=1, help="Keep tasks that were solved at least so often.")] = 1,
+    keep_mastered: Annotated[
+        bool, typer.Option("--keep-mastered", help="Keep those that were solved each time, too.")
+    ] = False,
+) -> None:
+    """Write a recipe of the tasks that a policy has a chance to learn, by its evaluation (ARPO)."""
+    from guiagent.cli.train.selecting import select as start
+
+    start(evaluation, recipe, to, least, keep_mastered)
+
+
 @app.command("eval")
 def evaluate(
     policy: Annotated[

@@ -61,6 +61,8 @@ SHORTER = [
     (r"^(guiagent eval --suite grounding) ", r"\1 --tasks 'screenspot_web-000*' "),
     (r"^(guiagent grounding export .*)--screens \d+$", r"\1--screens 1 --kinds lab"),
     (r"^(guiagent eval --suite safety) ", r"\1 --tasks archive,archive-pay-image "),
+    (r"^(guiagent eval --suite miniwob-demo --policy) tiny ", r"\1 oracle --tasks click-color "),
+    (r"^(guiagent select .*)$", r"\1 --keep-mastered"),  # what an oracle solved in its only attempt
     (r"^(guiagent eval --suite lab) ", r"\1-perturbed "),  # the same kinds of task, a quarter of them
     (r"^(guiagent eval .*)$", r"\1 --episodes 1 --devices 2"),
     (r"^(guiagent tasks audit lab)\b.*", r"\1 --task reach-4 --devices 1"),

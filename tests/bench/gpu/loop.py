@@ -1,7 +1,8 @@
 """The demo's whole loop with a policy of a hundred million random weights.
 
-On browsers, where there is one, else on virtual phones, which need nothing but Python. A random policy does
-nothing right, so an entropy term gives every episode a gradient: what is measured is the loop, not learning.
+On browsers, where there is one, else on made-to-order apps (`lab`), which need nothing but Python. A random
+policy does nothing right, so an entropy term gives every episode a gradient: what is measured is the loop,
+not learning.
 """
 
 import json
@@ -34,8 +35,8 @@ def rows(machine: Machine, rehearsed: bool) -> Iterator[Row]:
         save(folder, config, _SCREEN, machine.device)
         kind = _kind()
         settings = [f"policy={folder}", f"steps={steps}", f"rollout.devices={devices}", *_SETTINGS]
-        if kind == "phone":
-            settings += ["taskset=phone", "device.kind=phone", 'tasks=["*"]', "rollout.max_steps=4"]
+        if kind == "lab":
+            settings += ["taskset=lab", "device.kind=lab", 'tasks=["reach-2"]', "rollout.max_steps=4"]
         if rehearsed:
             settings += ["rollout.group_size=2", "update.groups=1"]
         _train(run, settings)
@@ -43,7 +44,7 @@ def rows(machine: Machine, rehearsed: bool) -> Iterator[Row]:
     steady = lines[1:] if len(lines) > 1 else lines  # the first one prepares
     updates = [line for line in steady if "learner_seconds" in line]
     spent = updates[-1]["seconds"] - lines[0]["seconds"] or updates[-1]["seconds"]
-    name = f"loop of the demo, {'tiny' if rehearsed else '100 M'} policy on {devices} {kind}s"
+    name = f"loop of the demo, {'tiny' if rehearsed else '100 M'} policy on {devices} devices of kind {kind}"
     turns = updates[-1]["env_steps"] - (lines[0]["env_steps"] if len(lines) > 1 else 0)
     yield reported(f"{name}: turns played and learned", "turns/s", Arm.of(turns / spent))
     tokens = Arm.of(*(line["packed_tokens_per_second"] for line in updates))
@@ -58,7 +59,7 @@ def _kind() -> str:
 
         find()
     except (ImportError, MissingProgram):
-        return "phone"
+        return "lab"
     return "browser"
 
 
