@@ -20,6 +20,7 @@ from training.engine.local import LocalEngine
 from training.engine.policy import EnginePolicy
 from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
+from training.inputs.pictures import pixel_values
 from training.tiny import model as tiny
 
 EPISODES, TURNS, TOKENS, SIDE = 4, 8, 24, 224
@@ -119,7 +120,7 @@ def _generate_all(setting: _Setting, screens: list[list[Observation]]) -> list[l
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             mm_token_type_ids=(ids == encoder.image_token).int(),
-            pixel_values=torch.cat([picture.patches for pictures in shown for picture in pictures]),
+            pixel_values=pixel_values([picture for pictures in shown for picture in pictures]),
             image_grid_thw=torch.tensor([picture.grid for pictures in shown for picture in pictures]),
             do_sample=False,
             max_new_tokens=TOKENS,

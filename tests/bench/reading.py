@@ -35,8 +35,9 @@ from guiagent.lab.growth import grow
 from guiagent.lab.state import BACK, AppState, furthest
 from guiagent.lab.world import AppSpec
 from training.inputs.contexts import Context
-from training.inputs.encoder import Encoder, Picture
+from training.inputs.encoder import Encoder
 from training.inputs.packing import Branch, PackedBatch, pack
+from training.inputs.pictures import Picture, pixel_values
 from training.model.forward import score
 from training.model.pretrained import open_model
 from training.tiny.demos import GRID
@@ -153,7 +154,7 @@ class Arm:
 
     def _logits(self, shown: Sequence[Shown]) -> tuple[Tensor, list[tuple[str, list[int]]]]:
         """Log-probabilities of words at every visual token; each row's label and its tokens among them."""
-        patches = torch.cat([one.picture.patches for one in shown])
+        patches = pixel_values([one.picture for one in shown])
         grids = torch.tensor([one.picture.grid for one in shown])
         output = self.model.get_image_features(patches, grids, return_dict=True)  # type: ignore[operator]
         seen = torch.cat(list(output.pooler_output)) @ self.model.get_input_embeddings().weight.T

@@ -16,6 +16,7 @@ from training.engine.policy import LocalPolicy
 from training.inputs.collate import rope_positions
 from training.inputs.contexts import Context, contexts
 from training.inputs.encoder import Encoder
+from training.inputs.pictures import pixel_values
 from training.tiny.model import MERGE
 
 EXACT = 2e-6  # what float32 leaves of a log-probability, whatever the batch
@@ -71,7 +72,7 @@ def inputs_of(encoder: Encoder, context: Context, turns: Sequence[PastTurn]) -> 
     return {
         "input_ids": torch.tensor([context.ids]),
         "position_ids": positions[:, None],
-        "pixel_values": torch.cat([picture.patches for picture in pictures]),
+        "pixel_values": pixel_values(pictures),
         "image_grid_thw": torch.tensor(grids),
     }
 

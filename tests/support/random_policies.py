@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from guiagent.types import PolicyOutput, Score, Step, Trajectory
-from training.inputs.encoder import Picture
+from training.inputs.pictures import Normalization, Picture
 
 Family = Literal["qwen2_5", "qwen3"]
 FAMILIES: tuple[Family, ...] = ("qwen2_5", "qwen3")
@@ -15,6 +15,7 @@ IMAGE, VISION_START, VISION_END, VIDEO = 200, 201, 202, 203
 WORDS = range(10, 190)
 UNSAMPLED = [IMAGE, VISION_START, VISION_END, VIDEO]
 MERGE = 2
+_NORMALIZATION = Normalization((0.5,) * 3, (0.25,) * 3, temporal=2)
 
 
 def model(family: Family, *, hidden: int = 64, layers: int = 2, vocabulary: int = 210) -> PreTrainedModel:
@@ -76,8 +77,8 @@ def picture(family: Family, name: str, patches: tuple[int, int] = (4, 6)) -> Pic
     rows, columns = patches
     side = 14 if family == "qwen2_5" else 16
     noise = torch.Generator().manual_seed(sum(name.encode()) * 7919 + len(name))
-    pixels = torch.randn(rows * columns, 3 * 2 * side * side, generator=noise)
-    return Picture(pixels, (1, rows, columns), rows * columns // MERGE**2)
+    pixels = torch.randint(256, (rows * columns, 3 * side * side), generator=noise, dtype=torch.uint8)
+    return Picture(pixels, (1, rows, columns), rows * columns // MERGE**2, _NORMALIZATION)
 
 
 def trajectory(

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.inputs.collate import Sample, collate, rope_positions
-from training.inputs.encoder import Encoder, Picture
+from training.inputs.encoder import Encoder
+from training.inputs.pictures import Normalization, Picture
 from training.model.pretrained import open_model
 from training.tiny.model import MERGE, PATCH
 
@@ -46,8 +47,10 @@ def sample(encoder: Encoder, turns: int, seed: int) -> Sample:
     ids, pictures = [], []
     for turn in range(turns):
         grid = (1, 2 * rng.randint(1, 4), 2 * rng.randint(1, 4))
-        patches = torch.randn(grid[1] * grid[2], 3 * PATCH**2, generator=noise)
-        picture = Picture(patches, grid, grid[1] * grid[2] // MERGE**2)
+        size = (grid[1] * grid[2], 3 * PATCH**2)
+        patches = torch.randint(256, size, generator=noise, dtype=torch.uint8)
+        normalization = Normalization((0.5,) * 3, (0.5,) * 3, temporal=1)
+        picture = Picture(patches, grid, grid[1] * grid[2] // MERGE**2, normalization)
         pictures.append(picture)
         if turn:
             prompt = encoder.next_prompt(picture, ended=True)

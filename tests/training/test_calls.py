@@ -26,6 +26,7 @@ from training.inputs.collate import rope_positions
 from training.inputs.contexts import Context, contexts
 from training.inputs.encoder import Encoder
 from training.inputs.packing import tree
+from training.inputs.pictures import pixel_values
 from training.learner.answer_probes import probes
 from training.learner.learner import Learner
 from training.learner.samples import assign_advantages, build_samples
@@ -171,7 +172,7 @@ def logprobs_of(model, ids: list[int], said: int, frames: list[bytes], encoder: 
     logits = model(
         input_ids=torch.tensor(ids)[None],
         position_ids=rope_positions(ids, grids, encoder.image_token, 2)[0][:, None],
-        pixel_values=torch.cat([picture.patches for picture in pictures]),
+        pixel_values=pixel_values(pictures),
         image_grid_thw=torch.tensor(grids),
     ).logits[0, -said - 1 : -1]
     logits = logits.index_fill(-1, torch.tensor(encoder.unsampled), -torch.inf)

@@ -16,7 +16,8 @@ from guiagent.actions import Click
 from guiagent.dialects.coordinates import smart_resize
 from guiagent.errors import FaultError, InfrastructureError
 from training.inputs import encoder as encode
-from training.inputs.encoder import Encoder, patchify
+from training.inputs.encoder import Encoder
+from training.inputs.pictures import Normalization, Picture, patchify, pixel_values
 
 EXACT = (160, 224)  # both sides whole visual tokens: no resizing
 NAMES = ("<|image_pad|>", "<|video_pad|>", "<|im_end|>", "<|im_start|>", "<|vision_start|>", "<|endoftext|>")
@@ -120,17 +121,19 @@ def test_pictures_are_what_transformers_makes_of_them(encoder, size, format):
     data = frame(size, seed=size[0], format=format)
     theirs = encoder.images(images=Image.open(io.BytesIO(data)), return_tensors="pt")
     ours = encoder.picture(data)
-    assert torch.equal(ours.patches, theirs["pixel_values"])
+    assert torch.equal(pixel_values([ours]), theirs["pixel_values"])
     assert ours.grid == tuple(theirs["image_grid_thw"][0].tolist())
     assert ours.tokens == ours.grid[1] * ours.grid[2] / 4
 
 
 @pytest.mark.parametrize("temporal", [1, 2])
-def test_patchify_is_the_processors_own(encoder, temporal):
-    pixels = torch.rand(64, 96, 3)
-    theirs, *grid = encoder.images.patchify(pixels.permute(2, 0, 1).numpy(), 16, 2, temporal)
+def test_patches_are_the_processors_own(encoder, temporal):
+    pixels = torch.randint(256, (64, 96, 3), dtype=torch.uint8)
+    theirs, *grid = encoder.images.patchify((pixels / 255).permute(2, 0, 1).numpy(), 16, 2, temporal)
     assert grid == [4, 6]
-    assert torch.equal(patchify(pixels, 16, 2, temporal), torch.from_numpy(theirs.copy()))
+    plain = Normalization((0.0,) * 3, (1.0,) * 3, temporal)
+    ours = pixel_values([Picture(patchify(pixels, 16, 2), (1, 4, 6), 6, plain)])
+    assert torch.equal(ours, torch.from_numpy(theirs.copy()))
 
 
 def test_coordinates_are_in_pixels_of_the_picture_that_the_model_sees(encoder):

@@ -19,6 +19,7 @@ from training.engine.local import LocalEngine
 from training.engine.policy import EnginePolicy, LocalPolicy
 from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
+from training.inputs.pictures import pixel_values
 from training.model.pretrained import open_model
 
 
@@ -278,7 +279,7 @@ def plain(model: PreTrainedModel, encoder: Any, ids: list[int], frames: list[byt
             input_ids=given,
             mm_token_type_ids=(given == encoder.image_token).int(),
             attention_mask=torch.ones_like(given),
-            pixel_values=torch.cat([picture.patches for picture in pictures]),
+            pixel_values=pixel_values(pictures),
             image_grid_thw=torch.tensor([picture.grid for picture in pictures]),
         )
         .logits[0]

@@ -19,6 +19,7 @@ from tests.support.random_policies import (
 )
 from training.inputs.contexts import Context, contexts
 from training.inputs.packing import PackedBatch, pack, tree
+from training.inputs.pictures import pixel_values
 from training.model import forward
 from training.model.forward import Scores, score
 
@@ -58,7 +59,7 @@ def step_by_step(
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids),
                 mm_token_type_ids=(ids == IMAGE).int(),
-                pixel_values=torch.cat([p.patches for p in pictures]),
+                pixel_values=pixel_values(pictures),
                 image_grid_thw=torch.tensor([p.grid for p in pictures]),
             ).logits
             drawn = logits[0, :-1][own[1:]]
@@ -162,7 +163,7 @@ def score_logits(network: PreTrainedModel, one: PackedBatch) -> torch.Tensor:
     return network(
         input_ids=one.ids[None],
         position_ids=one.positions[:, None],
-        pixel_values=torch.cat([p.patches for p in pictures]),
+        pixel_values=pixel_values(pictures),
         image_grid_thw=torch.tensor([p.grid for p in pictures]),
     ).logits[0, one.predictors]
 

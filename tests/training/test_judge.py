@@ -29,6 +29,7 @@ from rewards.judges.verdicts import Usage, Verdict
 from rewards.tasksets.miniwob import TRAIN_TASKS, MiniWob
 from training.config import SMALL_POLICY, JudgeFitConfig
 from training.inputs.encoder import Encoder
+from training.inputs.pictures import pixel_values
 from training.model.pretrained import open_model
 from training.tiny import forgeries, judge_fit, reading
 from training.tiny.judge import SMALL_JUDGE, SmallJudge, Thresholds, verdict_of
@@ -108,7 +109,7 @@ def test_a_reading_is_the_likelihood_of_the_click_and_the_odds_of_one_token(chec
     made = reading.read(network, encoder, [shown])
     inputs = {
         "input_ids": torch.tensor([shown.ids]),
-        "pixel_values": torch.cat([picture.patches for picture in shown.pictures]),
+        "pixel_values": pixel_values(shown.pictures),
         "image_grid_thw": torch.tensor([picture.grid for picture in shown.pictures]),
         "mm_token_type_ids": torch.tensor([[int(i == encoder.image_token) for i in shown.ids]]),
     }

@@ -29,6 +29,7 @@ from training.engine.sampling import Sampling
 from training.inputs.collate import rope_positions
 from training.inputs.contexts import Context, contexts
 from training.inputs.encoder import Encoder
+from training.inputs.pictures import pixel_values
 from training.learner.learner import Learner, LearnerContext
 from training.learner.samples import assign_advantages, build_samples, minibatches
 from training.learner.signals import SignalSources
@@ -142,7 +143,7 @@ def logprobs_in(model, context: Context, encoder: Encoder, store: TrajectoryStor
     logits = model(
         input_ids=ids[None],
         position_ids=rope_positions(context.ids, grids, encoder.image_token, 2)[0][:, None],
-        pixel_values=torch.cat([picture.patches for picture in pictures]),
+        pixel_values=pixel_values(pictures),
         image_grid_thw=torch.tensor(grids),
     ).logits[0, :-1][own[1:]]
     logits = logits.index_fill(-1, torch.tensor(encoder.unsampled), -torch.inf)

@@ -51,7 +51,7 @@ WITH_ADAPTERS = Learner(HALF.model_copy(update={"lora": LoraConfig(rank=16)}))
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention takes the kernel that it has on a GPU."""
     for module in (packed_attention, vision_attention):
-        monkeypatch.setattr(module, "varlen_kernel", lambda query: varlen_attn)
+        monkeypatch.setattr(module, "varlen_kernel", lambda query, sequences: varlen_attn)
 
 
 @contextmanager

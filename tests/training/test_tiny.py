@@ -28,6 +28,7 @@ from training.config import WarmStartConfig
 from training.engine.policy import LocalPolicy
 from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
+from training.inputs.pictures import pixel_values
 from training.tiny import demos, model, supervised, warm_start
 from training.tiny.model import Vision
 
@@ -81,7 +82,7 @@ def test_plain_transformers_loads_it_and_agrees_with_the_encoder(folder):
     ids = encoder.first_prompt("Click it.", ours[0]) + encoder.completion(reply)
     ids += encoder.next_prompt(ours[1], ended=True)
     assert theirs["input_ids"].tolist() == [ids]
-    assert torch.equal(theirs["pixel_values"], torch.cat([p.patches for p in ours]))
+    assert torch.equal(theirs["pixel_values"], pixel_values(ours))
     assert theirs["image_grid_thw"].tolist() == [list(p.grid) for p in ours]
 
     generated = model.generate(**theirs, max_new_tokens=3, do_sample=False, suppress_tokens=encoder.unsampled)
@@ -282,5 +283,5 @@ def test_a_model_of_another_shape_is_an_ordinary_checkpoint(shape: Vision, tmp_p
     )
     assert len(loaded.model.visual.blocks) == shape.layers
     assert shown.tokens == (WIDTH // (shape.patch * shape.merge)) * (HEIGHT // (shape.patch * shape.merge))
-    seen = loaded.get_image_features(shown.patches, torch.tensor([shown.grid]), return_dict=True)
+    seen = loaded.get_image_features(pixel_values([shown]), torch.tensor([shown.grid]), return_dict=True)
     assert torch.cat(list(seen.pooler_output)).shape == (shown.tokens, model.HIDDEN)

@@ -62,7 +62,7 @@ def test_it_is_the_librarys(family: str, kernel: bool, monkeypatch: pytest.Monke
             ]
             return torch.cat([one[0].transpose(0, 1) for one in found])
 
-        monkeypatch.setattr(vision_attention, "varlen_kernel", lambda query: stand_in)
+        monkeypatch.setattr(vision_attention, "varlen_kernel", lambda query, sequences: stand_in)
     vision_attention.use(model)
     (ours, own), (theirs, their) = looked(model, patches), looked(library, patches)
     assert (ours - theirs).abs().max() <= 1e-5 * theirs.abs().max()
@@ -71,4 +71,4 @@ def test_it_is_the_librarys(family: str, kernel: bool, monkeypatch: pytest.Monke
 
 
 def test_a_cpu_has_no_kernel() -> None:
-    assert varlen_kernel(torch.zeros(3, 2, 64, dtype=torch.bfloat16)) is None
+    assert varlen_kernel(torch.zeros(3, 2, 64, dtype=torch.bfloat16), 1) is None

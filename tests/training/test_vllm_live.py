@@ -37,6 +37,7 @@ from training.engine.vllm.worker import record
 from training.engine.weights import SHARED_MEMORY, WeightWriter, Written, shared_memory_folder
 from training.inputs.collate import rope_positions
 from training.inputs.encoder import Encoder
+from training.inputs.pictures import pixel_values
 from training.model import lora as adapters
 from training.model.pretrained import open_model
 from training.tiny.model import MERGE
@@ -349,7 +350,7 @@ def logprobs(state: State, encoder: Encoder, request: Request, completion: Compl
     output = model(
         input_ids=torch.tensor([ids]),
         position_ids=positions[:, None],
-        pixel_values=torch.cat([picture.patches for picture in pictures]),
+        pixel_values=pixel_values(pictures),
         image_grid_thw=torch.tensor(grids),
     )
     logits = output.logits[0, len(request.ids) - 1 : -1].double()

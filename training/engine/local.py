@@ -30,7 +30,8 @@ from training.engine.engine import Completion, EngineStats, Request, not_finite
 from training.engine.kv_cache import ATTENTION, AttentionBatch, KVCache, Segment, Slot
 from training.engine.sampling import Sampling, draw
 from training.inputs.collate import rope_positions
-from training.inputs.encoder import Encoder, Picture
+from training.inputs.encoder import Encoder
+from training.inputs.pictures import Picture, pixel_values
 
 _CPU_CACHE_BYTES = 4 * 2**30
 _PROMPTS_AT_ONCE = 16_384  # about as many prompt tokens in a pass: bounds its memory and how long others wait
@@ -306,7 +307,7 @@ class LocalEngine:
         device = self.model.device
         inputs = {}
         if pictures:
-            inputs["pixel_values"] = torch.cat([picture.patches for picture in pictures]).to(device)
+            inputs["pixel_values"] = pixel_values(pictures, device)
             inputs["image_grid_thw"] = torch.tensor([picture.grid for picture in pictures], device=device)
         last = torch.tensor([segment.length for segment in segments]).cumsum(0) - 1
         output = self.model(

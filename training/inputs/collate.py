@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import torch
 
-from training.inputs.encoder import Encoder, Picture
+from training.inputs.encoder import Encoder
+from training.inputs.pictures import Picture, pixel_values
 
 
 class Sample(NamedTuple):
@@ -65,6 +66,6 @@ def collate(samples: Sequence[Sample], encoder: Encoder, merge: int) -> dict[str
         "input_ids": ids,
         "attention_mask": attention,
         "position_ids": positions,
-        "pixel_values": torch.cat([picture.patches for picture in pictures]),
+        "pixel_values": pixel_values(pictures),
         "image_grid_thw": torch.tensor([picture.grid for picture in pictures]),
     }

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from training.inputs.collate import rope_positions
 from training.inputs.contexts import Context
-from training.inputs.encoder import Picture
 from training.inputs.layout import Layout
+from training.inputs.pictures import Picture
 
 
 class Branch(NamedTuple):

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from training.inputs.packing import PackedBatch
+from training.inputs.pictures import pixel_values
 from training.model import packed_attention
 
 LOGITS_AT_ONCE = 2**27  # float32 numbers: half a GiB
@@ -33,7 +34,7 @@ Look = Callable[[PreTrainedModel, PackedBatch], Any]
 def encode_images(model: PreTrainedModel, pack: PackedBatch) -> Any:
     """Run every distinct screenshot of a pack through the vision tower, once."""
     device = pack.ids.device
-    patches = torch.cat([picture.patches for picture in pack.pictures]).to(device)
+    patches = pixel_values(pack.pictures, device)
     grids = torch.tensor([picture.grid for picture in pack.pictures], device=device)
     looking: Any = model.get_image_features
     return looking(patches, grids, return_dict=True)

@@ -1,6 +1,7 @@
 """The model that is trained: precision, adapters, sharding, its frozen reference, and saving."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,11 +20,14 @@ from training.inputs.checkpoint_files import preparation_files
 from training.inputs.contexts import Context
 from training.inputs.encoder import Encoder
 from training.inputs.packing import Branch, PackedBatch, pack
+from training.inputs.pictures import Picture
 from training.model import lora
 from training.model.feature_cache import KeptFeatures
 from training.model.flops import Flops, Work
 from training.model.forward import Look, Scores, encode_images, score
 from training.model.pretrained import open_model
+
+_PREPARING = 8  # threads that decode and resize screenshots for a GPU
 
 Shard = Callable[[PreTrainedModel], PreTrainedModel]
 
@@ -124,7 +128,20 @@ class Network:
             said = [False] * (len(ids) - 1) + [True]
             context = Context(ids, said, [0.0] * len(ids), [0] * len(ids), [""])
             return pack([[Branch(context)]], lambda _: blank, encoder.image_token, self._merge)
-        return pack(trajectories, lambda name: encoder.picture(frame(name)), encoder.image_token, self._merge)
+        shown = self._pictures(trajectories, frame)
+        return pack(trajectories, shown.__getitem__, encoder.image_token, self._merge)
+
+    def _pictures(
+        self, trajectories: list[list[Branch]], frame: Callable[[str], bytes]
+    ) -> dict[str, Picture]:
+        """Prepare all screenshots of the trajectories, by their hashes; for a GPU by several threads."""
+        contexts = (branch.context for branches in trajectories for branch in branches)
+        names = dict.fromkeys(name for context in contexts for name in context.frames)
+        frames = {name: frame(name) for name in names}
+        if self.device.type == "cpu":  # which computes meanwhile: more threads would make both slower
+            return {name: self._encoder.picture(data) for name, data in frames.items()}
+        with ThreadPoolExecutor(_PREPARING, "preparing") as threads:
+            return dict(zip(frames, threads.map(self._encoder.picture, frames.values()), strict=True))
 
     def score(self, pack: PackedBatch, *, entropy_gradient: bool = False, hidden: bool = False) -> Scores:
         """Score the sampled tokens of `pack` under the current weights."""

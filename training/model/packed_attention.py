@@ -6,7 +6,8 @@ plain causal attention, so the model still serves padded batches.
 No mask is built. A context whose beginning is stored once for several contexts is gathered whole for the
 attention only, as a plain causal sequence: gathered keys and queries cost next to nothing beside the layers
 that ran once. On a GPU in half precision all contexts go to one variable-length FlashAttention kernel
-(PyTorch 2.10 and newer); elsewhere neighbours of equal length go together to `scaled_dot_product_attention`.
+(PyTorch 2.10 and newer); elsewhere, and where they are long and cuDNN is faster, neighbours of equal length
+go together to `scaled_dot_product_attention`.
 """
 
 from itertools import groupby
@@ -20,7 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from training.inputs.layout import Layout
-from training.model.flash import varlen_kernel
+from training.model.flash import by_length, varlen_kernel
 
 _NAME = "packed"
 
@@ -50,9 +51,10 @@ def _packed(
     q, k, v = (x[0].transpose(0, 1).to(value.dtype) for x in (query, key, value))
     if layout.places is not None:
         q, k, v = (x.index_select(0, layout.places) for x in (q, k, v))
-    kernel = varlen_kernel(q)
+    kernel = varlen_kernel(q, len(layout.lengths))
     if kernel is None:
-        out = _by_length(q, k, v, layout, scaling)
+        with by_length(q.device):
+            out = _by_length(q, k, v, layout, scaling)
     else:
         starts, longest, causal = layout.starts, max(layout.lengths), (-1, 0)
         out = kernel(

@@ -2,8 +2,8 @@
 
 The library's own loop calls `scaled_dot_product_attention` once for each screenshot or window (a full HD
 screen has 170 windows), and waits for the GPU three times per layer to learn their lengths. Here all of them
-go to one variable-length FlashAttention kernel on a GPU in half precision; elsewhere neighbours of equal
-length share a call.
+go to one variable-length FlashAttention kernel on a GPU in half precision; elsewhere, and where they are long
+and cuDNN is faster, neighbours of equal length share a call.
 """
 
 from itertools import groupby
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
-from training.model.flash import varlen_kernel
+from training.model.flash import by_length, varlen_kernel
 
 # The library passes all segments at once only to what it takes for FlashAttention, judging by the name.
 _NAME = "guiagent_flash_segments"
@@ -44,7 +44,7 @@ def _segments(
     """
     starts = cu_seq_lens_q
     q, k, v = (x[0].transpose(0, 1).to(value.dtype) for x in (query, key, value))  # [L, heads, size]
-    kernel = varlen_kernel(q)
+    kernel = varlen_kernel(q, len(starts) - 1)
     if kernel is not None:
         return kernel(q, k, v, starts, starts, max_length_q, max_length_q, scale=scaling)[None], None
     parts: list[Tensor] = []
@@ -53,7 +53,8 @@ def _segments(
         count = len(list(equal))
         block = slice(start, start + count * length)
         queries, keys, values = (x[block].unflatten(0, (count, length)).transpose(1, 2) for x in (q, k, v))
-        found = scaled_dot_product_attention(queries, keys, values, scale=scaling)
+        with by_length(q.device):
+            found = scaled_dot_product_attention(queries, keys, values, scale=scaling)
         parts.append(found.transpose(1, 2).flatten(0, 1))
         start = block.stop
     return torch.cat(parts)[None], None

@@ -11,7 +11,7 @@ from jinja2 import TemplateError
 from guiagent.errors import Fault, FaultError, UsageError
 from training.engine.engine import Engine, Request
 from training.inputs.encoder import Encoder
-from training.inputs.encoder import Picture as EncodedPicture
+from training.inputs.pictures import Picture as EncodedPicture
 from training.proxy.chat import Chat, Message, Picture, Reply
 
 MAX_REPLY = 64 * 2**20

@@ -26,8 +26,9 @@ from guiagent.actions import Click
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Node
 from training.inputs.contexts import Context
-from training.inputs.encoder import Encoder, Picture
+from training.inputs.encoder import Encoder
 from training.inputs.packing import Branch, PackedBatch, pack
+from training.inputs.pictures import Picture
 from training.model.forward import encode_images, score
 from training.sft.demonstrations import written
 from training.sft.screens import Screen, load

@@ -24,7 +24,8 @@ from transformers import PreTrainedModel
 from guiagent.actions import Click
 from rewards.judges.cases import JudgeInput, Point, Screen
 from training.inputs.collate import Sample, collate
-from training.inputs.encoder import Encoder, Picture, decode
+from training.inputs.encoder import Encoder, decode
+from training.inputs.pictures import Picture
 from training.tiny.demos import GRID
 
 SCREENS = 3  # number of a case's last screens that are shown

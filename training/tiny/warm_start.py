@@ -22,8 +22,9 @@ from guiagent.types import ObserveSpec, Trajectory
 from rewards.tasksets.miniwob import GROUNDING_TASKS, TRAIN_TASKS, MiniWob
 from training.config import WarmStartConfig
 from training.inputs.contexts import Context
-from training.inputs.encoder import Encoder, Picture
+from training.inputs.encoder import Encoder
 from training.inputs.packing import Branch, pack
+from training.inputs.pictures import Picture
 from training.model.forward import score
 from training.tiny import collecting, demos, model, supervised
 from training.tiny.collecting import Job, KeepFrame, OnProgress, Progress

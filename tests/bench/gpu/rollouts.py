@@ -12,6 +12,7 @@ import gc
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from tests.support.conversing import screen
 from training.engine.engine import Request
 from training.engine.local import LocalEngine
 from training.engine.sampling import Sampling
-from training.inputs.encoder import Encoder, Picture
+from training.inputs.encoder import Encoder
+from training.inputs.pictures import Picture, pixel_values
 from training.model.flops import Work
 from training.model.pretrained import open_model
 
@@ -52,7 +54,7 @@ class _Talk:
         self.pictures: list[Picture] = []
 
     def show(self, scale: Scale) -> None:
-        frame = screen(10_000 * self._number + len(self.frames), scale.screen).frame
+        frame = _frame(10_000 * self._number + len(self.frames), scale.screen)
         picture = self._encoder.picture(frame)
         self.ids += (
             self._encoder.next_prompt(picture, ended=False)
@@ -64,6 +66,17 @@ class _Talk:
 
     def request(self) -> Request:
         return Request(f"e{self._number}", list(self.ids), list(self.frames))
+
+
+@functools.cache
+def _frame(seed: int, size: tuple[int, int]) -> bytes:
+    return screen(seed, size).frame
+
+
+def _show(talks: Sequence[_Talk], scale: Scale) -> None:
+    """Show each conversation its next screenshot; all are prepared when it returns."""
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda talk: talk.show(scale), talks))
 
 
 def _rows(
@@ -102,8 +115,7 @@ def _replies(
     of many tokens to the same."""
     device = model.device
     took = []
-    for talk in talks:
-        talk.show(scale)
+    _show(talks, scale)
     begun = [list(talk.ids) for talk in talks]
     for tokens in (1, scale.decoded):
         for talk, ids in zip(talks, begun, strict=True):
@@ -111,8 +123,7 @@ def _replies(
         longest = 2 * max(len(ids) for ids in begun) + 2 * scale.decoded + 64
         engine = _engine(model, encoder, tokens, len(talks), longest)
         asyncio.run(_ask(engine, talks))
-        for talk in talks:
-            talk.show(scale)
+        _show(talks, scale)
         finished(device)
         began = time.perf_counter()
         asyncio.run(_ask(engine, talks))
@@ -138,8 +149,7 @@ def _beside_generate(
             engine = None if generated else _engine(model, encoder, scale.decoded, count, longest)
             took = 0.0
             for _ in range(turns):
-                for talk in talks:
-                    talk.show(scale)  # prepared before the clock starts, for both
+                _show(talks, scale)  # before the clock starts, for both
                 finished(machine.device)
                 began = time.perf_counter()
                 if engine is not None:
@@ -170,7 +180,7 @@ def _generate(model: PreTrainedModel, talks: Sequence[_Talk], tokens: int) -> No
         input_ids=ids,
         attention_mask=torch.ones_like(ids),
         mm_token_type_ids=(ids == image).int(),
-        pixel_values=torch.cat([picture.patches for picture in pictures]).to(device, model.dtype),
+        pixel_values=pixel_values(pictures, device).to(model.dtype),
         image_grid_thw=torch.tensor([picture.grid for picture in pictures], device=device),
         max_new_tokens=tokens,
         min_new_tokens=tokens,

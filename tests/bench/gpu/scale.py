@@ -22,6 +22,7 @@ class Layout(NamedTuple):
 
     turns: int
     window: int
+    every: int = 1  # of so many turns, the middle one is measured by itself too
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Scale:
     name: str
     config: Qwen3VLConfig
     screen: tuple[int, int] = (1920, 1080)  # pixels: 2,040 tokens
-    layouts: tuple[Layout, ...] = (Layout(15, 15), Layout(15, 5))
+    layouts: tuple[Layout, ...] = (Layout(15, 15, every=3), Layout(15, 5))
     tokens: int = 128  # of a reply
     trajectories: int = 2  # of an optimiser step
     batch_tokens: int = 36_864
@@ -172,5 +173,11 @@ def _vision(*, depth: int, hidden: int, inner: int, out: int, deepstack: list[in
 
 SCALES = {
     "2B": Scale("Qwen3-VL-2B", qwen3_vl_2b()),
-    "8B": Scale("Qwen3-VL-8B, LoRA", qwen3_vl_8b(), lora=LoraConfig(), layouts=(Layout(15, 15),)),
+    "8B": Scale(
+        "Qwen3-VL-8B, LoRA",
+        qwen3_vl_8b(),
+        lora=LoraConfig(),
+        layouts=(Layout(15, 15, every=3),),
+        trajectories=1,
+    ),
 }

@@ -10,7 +10,7 @@ import gc
 import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -57,7 +57,7 @@ def _rows(scale: Scale, layout: Layout, machine: Machine, encoder: Encoder, roun
     )
     learner = Learner(encoder.checkpoint, encoder, credit, update_config(scale), placement=Placement(device))
     reset_peak(device)
-    tokens, utilised, apart, peak = Arm.of(), Arm.of(), Arm.of(), Arm.of()
+    tokens, utilised, peak = Arm.of(), Arm.of(), Arm.of()
     for step in range(rounds + 1):  # the first one prepares
         screens: dict[str, bytes] = {}
         members = tuple(
@@ -82,9 +82,11 @@ def _rows(scale: Scale, layout: Layout, machine: Machine, encoder: Encoder, roun
     prepared = seconds(torch.device("cpu"), lambda: encoder.prepare(image))
     yield reported(f"{name}: a screenshot prepared", "ms", Arm.of(1000 * prepared))
     learner.model.zero_grad()
-    took = seconds_apart(learner.model, encoder, members[:1], screens, device)
-    apart.figures.append(layout.turns * scale.tokens / took)
-    yield reported(f"{name}, against a step at a time", "action tokens/s", tokens, apart)
+    sampled, took = apart(learner.model, encoder, members[0], layout.every, screens, device)
+    beside = f"{name}, against a step at a time"
+    if layout.every > 1:
+        beside += f", one of {layout.every}"
+    yield reported(beside, "action tokens/s", tokens, Arm.of(sampled / took))
 
 
 def episode(
@@ -109,42 +111,47 @@ def episode(
     return Trajectory(f"t{seed}", "task", seed, INSTRUCTION, steps, "task_done", Score(1.0))
 
 
-def seconds_apart(
+def apart(
     model: PreTrainedModel,
     encoder: Encoder,
-    members: Sequence[Trajectory],
+    member: Trajectory,
+    every: int,
     screens: dict[str, bytes],
     device: torch.device,
-) -> float:
-    """Forward and backward pass of every turn by itself, with the library's own attention. Changes no weight
-    and keeps no gradient."""
+) -> tuple[int, float]:
+    """Do the forward and backward pass of turns by themselves, with the library's own attention.
+
+    The middle one of every so many turns of a context stands for all: their lengths have its mean. Changes
+    no weight, keeps no gradient. Returns how many sampled tokens it learned from, and the seconds.
+    """
     ours = {
         "text_config": model.config.text_config._attn_implementation,
         "vision_config": model.config.vision_config._attn_implementation,
     }
     model.set_attn_implementation({"text_config": "sdpa", "vision_config": "sdpa"})
     merge = model.config.vision_config.spatial_merge_size
+    sampled = 0
     finished(device)
     began = time.perf_counter()
-    for member in members:
-        for context in contexts(member):
-            for turn in sorted(set(context.turns)):
-                end = len(context.turns) - context.turns[::-1].index(turn)
-                own = [i for i in range(end) if context.sampled[i] and context.turns[i] == turn]
-                shown = turn - context.turns[0] + 1
-                pictures = [encoder.picture(screens[name]) for name in context.frames[:shown]]
-                inputs = collate([Sample(context.ids[:end], pictures)], encoder, merge)
-                places = torch.tensor(own)
-                with torch.autocast(device.type, torch.bfloat16):
-                    logits = model(
-                        **{key: tensor.to(device) for key, tensor in inputs.items()},
-                        logits_to_keep=(places - 1).to(device),
-                        use_cache=False,
-                    ).logits[0]
-                wanted = inputs["input_ids"][0, places].to(device)
-                torch.nn.functional.cross_entropy(logits.float(), wanted).backward()
+    for context in contexts(member):
+        for turn in sorted(set(context.turns))[every // 2 :: every]:
+            end = len(context.turns) - context.turns[::-1].index(turn)
+            own = [i for i in range(end) if context.sampled[i] and context.turns[i] == turn]
+            shown = turn - context.turns[0] + 1
+            pictures = [encoder.picture(screens[name]) for name in context.frames[:shown]]
+            inputs = collate([Sample(context.ids[:end], pictures)], encoder, merge)
+            places = torch.tensor(own)
+            with torch.autocast(device.type, torch.bfloat16):
+                logits = model(
+                    **{key: tensor.to(device) for key, tensor in inputs.items()},
+                    logits_to_keep=(places - 1).to(device),
+                    use_cache=False,
+                ).logits[0]
+            wanted = inputs["input_ids"][0, places].to(device)
+            torch.nn.functional.cross_entropy(logits.float(), wanted).backward()
+            sampled += len(own)
     finished(device)
     took = time.perf_counter() - began
     model.zero_grad()
     model.set_attn_implementation(ours)
-    return took
+    return sampled, took
