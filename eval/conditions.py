@@ -12,7 +12,7 @@ import xxhash
 
 from eval.suites.suite import Suite
 from guiagent.client.still import STILL
-from guiagent.errors import InfrastructureError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError
 from guiagent.types import Capabilities
 
 EGRESS = ("public",)  # what the devices of an evaluation may reach, as `FarmClient.lease` says it
@@ -81,7 +81,7 @@ def read_devices(path: Path) -> list[Capabilities]:
         return msgspec.json.decode(path.read_bytes(), type=list[Capabilities])
     except FileNotFoundError:
         return []
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *DECODE_ERRORS) as error:
         raise InfrastructureError(f"{path} is damaged ({error}); choose another folder") from error
 
 

@@ -15,7 +15,7 @@ import msgspec
 from eval.conditions import Conditions
 from eval.stats import Proportion, macro_mean, mcnemar_exact, newcombe
 from eval.suites.suite import Suite
-from guiagent.errors import InfrastructureError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError
 from guiagent.storage.atomic import write_file
 from guiagent.types import StopReason, Trajectory
 
@@ -197,7 +197,7 @@ def read_stored(path: Path) -> StoredResult:
         return msgspec.json.decode(path.read_bytes(), type=StoredResult)
     except OSError as error:
         raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise InfrastructureError(
             f"{path} is damaged ({error}); remove its folder to measure again"
         ) from error

@@ -22,7 +22,7 @@ from guiagent.client import FarmClient
 from guiagent.client.play import DeviceSlot, play
 from guiagent.client.still import STILL, StillSlot
 from guiagent.episode import run_episode
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 from guiagent.protocols import Device, Policy, Taskset
 from guiagent.storage.atomic import write_file
 from guiagent.storage.trajectories import TrajectoryStore
@@ -196,7 +196,7 @@ def _claim(path: Path, ours: Claim) -> None:
     except FileNotFoundError:
         write_json(path, ours)
         return
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise InfrastructureError(f"{path} is damaged ({error}); choose another folder") from error
     except OSError as error:
         raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error

@@ -1,5 +1,6 @@
 """Tasks of a suite on leased devices, step by step, for learners and agents of others that drive them."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -7,14 +8,15 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from eval.suites import find_suite
-from guiagent.actions import Action, Answer, Done, is_terminal
+from guiagent.actions import Action
 from guiagent.client import FarmClient
 from guiagent.client.farm import Leasing
 from guiagent.client.play import DeviceSlot
+from guiagent.episode import ending_of, scored, split_at_end
 from guiagent.errors import FaultError, UsageError
 from guiagent.protocols import Task
 from guiagent.seeds import EVALUATION, REINFORCEMENT, checked
-from guiagent.types import Ending, Observation, ObserveSpec
+from guiagent.types import Observation, ObserveSpec
 from rewards.catalogue import find_taskset, require_task
 
 _SPLITS = {"train": REINFORCEMENT, "evaluation": EVALUATION}
@@ -137,8 +139,7 @@ class Episode:
 
     async def _step(self, running: _Running, actions: Sequence[Action], info: dict[str, Any]) -> Stepped:
         task = running.task
-        ends = [action for action in actions if is_terminal(action)]
-        acted = [action for action in actions if not is_terminal(action)]
+        acted, ends = split_at_end(actions)
         shown = _as_before(running.shown)
         if acted:
             asked = replace(self._spec, probes=dict(task.probes), have=running.shown.hash or None)
@@ -151,8 +152,7 @@ class Episode:
         over = terminated or truncated
         if not over and not (self._eager and acted):
             return Stepped(shown, 0.0, False, False, info)
-        ending = _ending(ends)
-        score = await self._slot.run(lambda device: task.check(device, running.shown, ending))
+        score = await self._slot.run(lambda device: scored(task, device, running.shown, ending_of(ends)))
         if not over and score.value != 1.0:
             return Stepped(shown, 0.0, False, False, info)
         terminated = terminated or not over
@@ -161,18 +161,13 @@ class Episode:
             info["fault"] = {"origin": "task", "code": "unknown", "message": score.reason}
             return Stepped(shown, 0.0, False, True, info)
         info["score"] = score.value
-        await self._slot.run(task.teardown)
+        with contextlib.suppress(FaultError):  # the score stands; the next reset meets the same fault
+            await self._slot.run(task.teardown)
         return Stepped(shown, score.value, terminated, truncated, info)
 
     async def close(self) -> None:
         self._running = None
         await self._slot.close()
-
-
-def _ending(ends: Sequence[Action]) -> Ending:
-    answer = next((action.text for action in ends if isinstance(action, Answer)), None)
-    claim = next((action.status for action in ends if isinstance(action, Done)), None)
-    return Ending(answer, claim)
 
 
 def _as_before(shown: Observation) -> Observation:

@@ -96,7 +96,7 @@ async def run_episode(
             if ends:
                 trajectory.stop = "agent_done"
                 break
-        trajectory.score = await _score(task, device, shown, trajectory.ending)
+        trajectory.score = await scored(task, device, shown, trajectory.ending)
         with contextlib.suppress(FaultError):  # the score stands; the next reset meets the same fault
             await task.teardown(device)
     except FaultError as error:
@@ -107,8 +107,8 @@ async def run_episode(
     return trajectory
 
 
-async def _score(task: Task, device: Device, shown: Observation, ending: Ending) -> Score:
-    """Score the state that the agent left, which may be anything.
+async def scored(task: Task, device: Device, shown: Observation, ending: Ending) -> Score:
+    """Score the state that the agent left, which may be anything, by the task's check.
 
     Raises:
         FaultError: a fault of the device or task; also where the check raises what it should not (origin
@@ -126,11 +126,10 @@ async def _score(task: Task, device: Device, shown: Observation, ending: Ending)
 
 
 def _actions(output: PolicyOutput) -> tuple[list[Action], list[Action]]:
-    """Split a reply into the actions for the device and those that end the episode, if any.
+    """The actions of a reply, as `split_at_end` has them.
 
-    The latter are `Done`, or an `Answer` and what comes right after it; later actions are ignored. Both lists
-    are empty if the reply has an error, such as an action that is not in the schema: the reason is then in
-    `output.error`.
+    Both lists are empty if the reply has an error, such as an action that is not in the schema: the reason is
+    then in `output.error`.
     """
     actions: list[Action] = []
     try:
@@ -141,8 +140,16 @@ def _actions(output: PolicyOutput) -> tuple[list[Action], list[Action]]:
         output.error = "the reply holds no action"
     if output.error is not None:
         return [], []
+    return split_at_end(actions)
+
+
+def split_at_end(actions: Sequence[Action]) -> tuple[list[Action], list[Action]]:
+    """Return the actions for the device, and those that end the episode, if any.
+
+    The latter are `Done`, or an `Answer` and what comes right after it; later actions are ignored.
+    """
     end = next((i for i, action in enumerate(actions) if is_terminal(action)), len(actions))
-    return actions[:end], actions[end : end + 2]
+    return list(actions[:end]), list(actions[end : end + 2])
 
 
 def ending_of(ends: Sequence[Action]) -> Ending:

@@ -93,6 +93,11 @@ class LeaseError(FaultError):
     """The lease is unknown, expired or fenced off by a newer holder."""
 
 
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What msgspec raises where bytes hold no message: its own error, and Python's for text that is no UTF-8 and
+for values nested too deep."""
+
+
 def first_error(errors: Sequence[Mapping[str, Any]], skip: int = 0) -> str:
     """The first of pydantic's `error.errors()` as one line, "where: what".
 

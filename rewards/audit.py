@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from guiagent.episode import run_episode
+from guiagent.episode import run_episode, scored
 from guiagent.errors import FaultError
 from guiagent.policies.null import LUCKY_AGENTS, NULL_AGENTS
 from guiagent.protocols import Device, Policy, Provable
@@ -51,7 +51,7 @@ async def audit(
     `make` builds the task, once more for each null agent.
 
     Raises:
-        FaultError: the device or the set-up fails, which proves nothing.
+        FaultError: the device, the set-up or the check itself fails, which proves nothing.
     """
     task = make()
     oracle = await _ended_by(task, device, task.oracle)
@@ -66,7 +66,7 @@ async def _ended_by(
     await task.setup(device, _BLIND)
     ending = await act(device)
     shown = await device.observe(ObserveSpec(frame="none", probes=dict(task.probes)))
-    score = await task.check(device, shown, ending)
+    score = await scored(task, device, shown, ending)
     await task.teardown(device)
     return score.value
 

@@ -6,6 +6,7 @@ file descriptor 3 and writes replies and events to 4.
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from guiagent.errors import Fault, FaultError
 Json = dict[str, Any]
 Listener = Callable[[str, Json], None]
 _MAX_MESSAGE = 64 * 1024 * 1024
+_log = logging.getLogger(__name__)
 _ENDED = Fault("device", "crashed", "the browser process ended", retryable=True)
 
 
@@ -107,6 +109,10 @@ class Connection:
                     message = f"a browser message exceeds {_MAX_MESSAGE >> 20} MiB"
                     self.fail(Fault("device", "protocol", message, retryable=True))
                     return
+        except Exception as error:  # a page has a say in what messages hold: its browser is given up
+            _log.exception("a message of the browser cannot be followed")
+            message = f"a message of the browser cannot be followed: {type(error).__name__}"
+            self.fail(Fault("device", "protocol", message, retryable=True))
         finally:
             self.fail(_ENDED)
 

@@ -33,7 +33,7 @@ from guiagent.actions import (
     Wait,
 )
 from guiagent.actions import Scroll as ScrollAction
-from guiagent.errors import Fault, FaultError, UsageError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError, UsageError
 from guiagent.lab.goals import Goal, missing
 from guiagent.lab.growth import grow
 from guiagent.lab.plan import plan
@@ -236,7 +236,7 @@ class LabDevice:
 def _goal(text: str) -> Goal:
     try:
         return msgspec.json.decode(text, type=Goal)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise FaultError(Fault("task", "probe", f"this is no goal on an app: {error}")) from error
 
 

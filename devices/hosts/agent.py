@@ -22,7 +22,14 @@ from devices.hosts.link import FRAME, Link, Overrun, Stream, carry
 from devices.hosts.local import DeviceHost
 from devices.hosts.slot_record import LogLine
 from devices.leases import Lease
-from guiagent.errors import Fault, FaultError, GuiAgentError, InfrastructureError, UsageError
+from guiagent.errors import (
+    DECODE_ERRORS,
+    Fault,
+    FaultError,
+    GuiAgentError,
+    InfrastructureError,
+    UsageError,
+)
 from guiagent.protocols import Clock
 from guiagent.wire import HOSTS, ConnectRequest
 
@@ -137,7 +144,7 @@ class Agent:
                             pass
             except Overrun as error:
                 raise ConnectionError(str(error)) from error
-            except msgspec.DecodeError as error:
+            except DECODE_ERRORS as error:
                 raise InfrastructureError(
                     f"the pool speaks another version of this protocol ({error}); "
                     "upgrade this host or the pool"

@@ -260,7 +260,7 @@ class Link(Generic[M]):
     async def receive(self) -> M | None:
         """The next message; None if what came belongs to a stream or is not the end of a long message.
 
-        Raises msgspec.DecodeError, Overrun, and what the connection raises.
+        Raises one of DECODE_ERRORS, Overrun, and what the connection raises.
         """
         frame = await self._receive()
         if len(frame) > FRAME:

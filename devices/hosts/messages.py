@@ -5,7 +5,7 @@ id, in any order; `Fence` and `Open` are repeated after each connect and not ans
 the number of the call that opened them; `devices.hosts.link` says how they and long messages are bounded.
 """
 
-from typing import Annotated, Any, TypeVar, Union, cast
+from typing import Annotated, Any, Union, cast
 
 import msgspec
 
@@ -15,8 +15,6 @@ from devices.hosts.slot_record import LogLine
 from devices.leases import Lease
 from guiagent.errors import Fault, FaultError, GuiAgentError, InfrastructureError, LeaseError, UsageError
 from guiagent.wire import VERBS, ConnectRequest, GetRequest, PutRequest, Verb
-
-T = TypeVar("T")
 
 PROTOCOL = 3  # rises with every change that the other end has to know
 MAX_MESSAGE = (64 << 20) + (64 << 10)  # bytes: a file, and what goes with it
@@ -204,20 +202,13 @@ _to_pool: msgspec.msgpack.Decoder[ToPool] = msgspec.msgpack.Decoder(ToPool)
 
 
 def decode_to_host(message: bytes | bytearray) -> ToHost:
-    """Decode a message of the pool. Raises msgspec.DecodeError."""
-    return _decoded(_to_host, message)
+    """Decode a message of the pool. Raises one of DECODE_ERRORS."""
+    return _to_host.decode(message)
 
 
 def decode_to_pool(message: bytes | bytearray) -> ToPool:
-    """Decode a message of a host. Raises msgspec.DecodeError."""
-    return _decoded(_to_pool, message)
-
-
-def _decoded(decoder: msgspec.msgpack.Decoder[T], message: bytes | bytearray) -> T:
-    try:
-        return decoder.decode(message)
-    except UnicodeDecodeError as error:  # which is none of msgspec's own
-        raise msgspec.DecodeError(str(error)) from error
+    """Decode a message of a host. Raises one of DECODE_ERRORS."""
+    return _to_pool.decode(message)
 
 
 # -- errors, by name -----------------------------------------------------------------------------------------

@@ -6,14 +6,13 @@ import logging
 import re
 from typing import Protocol
 
-import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from devices.hosts import messages
 from devices.hosts.host import Host
 from devices.hosts.link import Overrun
 from devices.hosts.remote import RemoteHost
-from guiagent.errors import Fault, InfrastructureError
+from guiagent.errors import DECODE_ERRORS, Fault, InfrastructureError
 from guiagent.wire import CLOSED, TRY_LATER
 
 _log = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ class HostRegistry:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             try:
                 await self._admit(socket)
-            except (msgspec.DecodeError, KeyError):  # KeyError: a text message where bytes belong
+            except (*DECODE_ERRORS, KeyError):  # KeyError: a text message where bytes belong
                 await _refuse(socket, _FOREIGN)
             except Overrun as overrun:
                 _log.warning("a host is cut off: %s", overrun)

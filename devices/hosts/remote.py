@@ -13,7 +13,7 @@ from devices.hosts import messages
 from devices.hosts.link import Link, Stream, carry
 from devices.hosts.slot_record import LARGEST_FRAME, LOG_LINES, Frame, SlotRecord
 from devices.leases import Lease
-from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError, InfrastructureError, UsageError
 from guiagent.types import Capabilities
 from guiagent.wire import ConnectRequest, Verb
 
@@ -60,7 +60,7 @@ class RemoteHost:
         """Exchange messages until the connection ends (`send` and `receive` raise).
 
         Raises TimeoutError if the host is silent for `messages.SILENCE_S`, Overrun if it sends more than it
-        may, msgspec.DecodeError if it sends anything else.
+        may, one of DECODE_ERRORS if it sends anything else.
         """
         async with Link(send, receive, messages.decode_to_pool, self._room) as link:
             for device, record in self.records.items():
@@ -145,7 +145,7 @@ class RemoteHost:
                         return msgspec.msgpack.decode(await answer, type=type_)
                     except _Away:
                         pass
-                    except msgspec.DecodeError as error:
+                    except DECODE_ERRORS as error:
                         message = f"host {self.id} gave an answer that is none: {error}"
                         raise FaultError(Fault("farm", "protocol", message, retryable=True)) from error
                     finally:

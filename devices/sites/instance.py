@@ -18,7 +18,7 @@ from devices.sites import reading
 from devices.sites.plan import PORT, site_plan
 from devices.sites.site import DATA, Site
 from guiagent import sandbox
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError
 from guiagent.types import CommandResult
 
 KIND = "site"
@@ -204,7 +204,7 @@ class Instance:
                 finally:
                     writer.close()
             return msgspec.json.decode(answer, type=_Answer)
-        except (TimeoutError, OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (TimeoutError, OSError, *DECODE_ERRORS) as error:
             if not self.running:
                 raise self.died() from error
             message = f"the site {self.site.name} does not do what it is asked: {type(error).__name__}"

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from eval.watch.thinning import Thinned
+from guiagent.errors import DECODE_ERRORS
 
 ROWS = 800  # of the curves
 _TASK_ROWS = 40
@@ -81,7 +82,7 @@ class Figures:
         """Add a line of the file."""
         try:
             line = msgspec.json.decode(text, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except DECODE_ERRORS:
             line = {}
         step = line.get("step")
         if type(step) is not int:

@@ -13,6 +13,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 from eval.report.viewer import media_type, plain
+from guiagent.errors import DECODE_ERRORS
 from guiagent.wire import LIVE, LIVE_PROTOCOL, Endpoint, FarmInfo
 
 _IDLE_S = 15.0  # without a look, the stream is left
@@ -64,7 +65,7 @@ class FarmScreens:
         try:
             if (endpoint := self._find()) is not None:
                 self._stream(endpoint)
-        except (OSError, TimeoutError, WebSocketException, msgspec.DecodeError):
+        except (OSError, TimeoutError, WebSocketException, *DECODE_ERRORS):
             pass  # the pool ended, or is none: the next look tries again
         finally:
             with self._lock:

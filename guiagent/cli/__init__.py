@@ -10,6 +10,7 @@ import typer
 
 from guiagent.cli import dialects, doors, formats, mcp, proxy, replay
 from guiagent.cli.common import place
+from guiagent.cli.common.plain import plain_lines
 from guiagent.cli.evaluate import grounding, leaderboard, tasks
 from guiagent.cli.farm import commands, image, profile
 from guiagent.cli.rewards import judge, propose
@@ -468,7 +469,7 @@ def main() -> None:
         app()
     except GuiAgentError as error:
         with suppress(OSError):  # stderr may be on a full disk too: then only the exit code tells
-            print(f"guiagent: {error}", file=sys.stderr)
+            print(f"guiagent: {plain_lines(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except SystemExit as done:
         if done.code == _INTERRUPTED:

@@ -122,7 +122,7 @@ class LeasedDevice(Verbs):
 
     async def get(self, path: str) -> bytes:
         """Read a file of the device, at most 64 MiB. Raises FaultError (origin "task") if it is missing."""
-        return await self._send("GET", self._file(path), b"", _FILE_S)
+        return (await self._send("GET", self._file(path), b"", _FILE_S)).body
 
     async def snapshot(self) -> str:
         """Save the device's state; return a name for `ResetSpec.snapshot` on this device or a fork of it."""
@@ -169,9 +169,8 @@ class LeasedDevice(Verbs):
         ask = wire.HelpRequest(token=self.token, key=secrets.token_hex(8), reason=reason, wait_s=wait_s)
         body = ask.model_dump_json().encode()
         while True:
-            answer = msgspec.json.decode(
-                await self._send("POST", f"{self._path}/help", body, ask.poll_s), type=wire.HelpAnswer
-            )
+            sent = await self._send("POST", f"{self._path}/help", body, ask.poll_s)
+            answer = sent.json(wire.HelpAnswer)
             if answer.state not in ("waiting", "taken"):
                 return answer
 
@@ -268,13 +267,12 @@ class LeasedDevice(Verbs):
 
     async def _call(self, message: wire.Verb[T]) -> T:
         body = msgspec.json.encode(message)
-        return message.decode(
-            await self._send("POST", f"{self._path}/{message.verb}", body, message.deadline_s)
-        )
+        answer = await self._send("POST", f"{self._path}/{message.verb}", body, message.deadline_s)
+        return answer.decoded(message.decode)
 
-    async def _send(self, method: str, path: str, body: bytes, deadline_s: float) -> bytes:
+    async def _send(self, method: str, path: str, body: bytes, deadline_s: float) -> Answer:
         self._renewed = self._loop.time()  # every verb renews the lease
-        return (await self._farm.call(method, path, body, deadline_s + MARGIN_S)).body
+        return await self._farm.call(method, path, body, deadline_s + MARGIN_S)
 
     async def _renew(self) -> None:
         self._renewed = self._loop.time()

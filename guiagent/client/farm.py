@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-import msgspec
 from pydantic import ValidationError
 
 from guiagent import wire
@@ -120,8 +119,7 @@ class FarmClient:
 
     async def devices(self) -> wire.FarmInfo:
         """The devices this caller may see, their states and holders, and how many requests wait for one."""
-        answer = await self.call("GET", wire.DEVICES)
-        return msgspec.json.decode(answer.body, type=wire.FarmInfo)
+        return (await self.call("GET", wire.DEVICES)).json(wire.FarmInfo)
 
     def resume(
         self, lease: wire.LeaseInfo, request: wire.LeaseRequest, record: Path | None = None
@@ -158,8 +156,7 @@ class FarmClient:
 
     async def approvals(self) -> list[wire.Approval]:
         """What agents want to do and a guardrail wants approved first. For the operator only."""
-        answer = await self.call("GET", wire.APPROVALS)
-        return msgspec.json.decode(answer.body, type=wire.Approvals).approvals
+        return (await self.call("GET", wire.APPROVALS)).json(wire.Approvals).approvals
 
     async def decide(self, approval: str, *, allow: bool) -> None:
         """Approve what an agent wants to do, or refuse it. For the operator only."""
@@ -168,8 +165,7 @@ class FarmClient:
 
     async def wanted(self) -> list[wire.HelpWanted]:
         """The agents that have asked for a person. For the operator only."""
-        answer = await self.call("GET", wire.HELP)
-        return msgspec.json.decode(answer.body, type=wire.HelpWanteds).wanted
+        return (await self.call("GET", wire.HELP)).json(wire.HelpWanteds).wanted
 
     async def give_back(self, help: str, *, refuse: bool = False, note: str = "") -> None:
         """Give a device back to the agent that asked for a person; or refuse to help. For the operator."""
@@ -194,7 +190,7 @@ class FarmClient:
         """Lease the devices that `request` asks for, all of them or none. Raises as `lease`."""
         timeout_s = request.wait_s + MARGIN_S
         answer = await self.call("POST", wire.LEASES, request.model_dump_json().encode(), timeout_s)
-        leases = msgspec.json.decode(answer.body, type=wire.Leases).leases
+        leases = answer.json(wire.Leases).leases
         devices = [self._held(lease, request, record, alone=len(leases) == 1) for lease in leases]
         self.held.update(devices)
         return devices

@@ -7,10 +7,16 @@ talks only to pools, whose answers have a Content-Length, no redirects, and no c
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from typing import TypeVar
+from urllib.parse import SplitResult, urlsplit
 
-from guiagent.errors import UsageError
+import msgspec
+
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError, UsageError
+
+T = TypeVar("T")
 
 _BUFFER = 1 << 20  # bytes; also the longest head of an answer
 _MAX_BODY = 1 << 28
@@ -27,14 +33,28 @@ class Answer:
     headers: dict[str, str]  # names in lower case
     body: bytes
 
+    def json(self, kind: type[T]) -> T:
+        """The message in the body. Raises as `decoded`."""
+        return self.decoded(lambda body: msgspec.json.decode(body, type=kind))
+
+    def decoded(self, decode: Callable[[bytes], T]) -> T:
+        """What `decode` makes of the body. Raises FaultError (code "protocol") where that is no message."""
+        try:
+            return decode(self.body)
+        except DECODE_ERRORS as error:
+            what = f"what answered is no pool of this version, or its devices spoil what they say: {error}"
+            raise FaultError(Fault("farm", "protocol", what)) from error
+
 
 class Connections:
     """Connections to one server; a request takes an idle one or opens one, so none waits for another."""
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or not _has_legal_port(parts):
             raise UsageError(f"{url!r} is not the address of a pool; it looks like http://127.0.0.1:8700")
+        if not (token.isascii() and token.isprintable()):
+            raise UsageError("this is no token of a pool: it has a line end, or a character beyond ASCII")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._host = parts.hostname
         self._port = parts.port or (443 if self._tls else 80)
@@ -73,6 +93,13 @@ class Connections:
         idle, self._idle = self._idle, []
         for _, writer in idle:
             writer.close()
+
+
+def _has_legal_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
 
 
 async def _read(reader: asyncio.StreamReader) -> Answer:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from guiagent.client.farm import FarmClient
-from guiagent.errors import GuiAgentError, InfrastructureError, MissingProgram, UsageError
+from guiagent.errors import DECODE_ERRORS, GuiAgentError, InfrastructureError, MissingProgram, UsageError
 from guiagent.wire import Endpoint
 
 _START_S = 600.0  # a virtual machine's first boot on a host takes minutes without KVM
@@ -39,7 +39,7 @@ def read_endpoint(folder: Path) -> Endpoint | None:
         if path.stat().st_uid != os.getuid():
             return None
         return msgspec.json.decode(path.read_bytes(), type=Endpoint)
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+    except (FileNotFoundError, NotADirectoryError, *DECODE_ERRORS):
         return None
 
 

@@ -11,10 +11,10 @@ from typing import BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
-from guiagent.actions import ACTION, ACTIONS, Action, is_terminal
+from guiagent.actions import ACTION, ACTIONS, Action
 from guiagent.dialects import Dialect
-from guiagent.episode import ending_of
-from guiagent.errors import DialectError, UsageError
+from guiagent.episode import ending_of, split_at_end
+from guiagent.errors import DECODE_ERRORS, DialectError, UsageError
 from guiagent.formats.about import About
 from guiagent.formats.leaving import Counts
 from guiagent.formats.pictures import Picture
@@ -157,9 +157,8 @@ def _trajectory(
 
 
 def _ending(last: PolicyOutput) -> Ending:
-    actions = ACTIONS.validate_python(last.actions)
-    end = next((i for i, action in enumerate(actions) if is_terminal(action)), len(actions))
-    return ending_of(actions[end : end + 2])
+    _, ends = split_at_end(ACTIONS.validate_python(last.actions))
+    return ending_of(ends)
 
 
 # -- files ---------------------------------------------------------------------------------------------------
@@ -240,5 +239,5 @@ def decoded(data: bytes, kind: type[_T], at: str) -> _T:
     """Decode JSON into a typed struct. Raises UsageError if it does not fit; NaN does not."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise UsageError(f"{at}: {str(error)[:160]}") from None

@@ -12,7 +12,7 @@ import msgspec
 from guiagent.actions import ACTIONS
 from guiagent.dialects import Dialect
 from guiagent.dialects.prompts import messages
-from guiagent.errors import DialectError, Fault, FaultError, InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, DialectError, Fault, FaultError, InfrastructureError, UsageError
 from guiagent.patience import LONGEST_PAUSE_S, Patience
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyOutput
@@ -154,7 +154,7 @@ class ChatPolicy:
     def _decoded(self, response: httpx.Response) -> _Completion:
         try:
             return msgspec.json.decode(response.content, type=_Completion)
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             message = f"the answer holds no completion: {error}"
             raise self._fault("bad_reply", message, retryable=False) from None
 

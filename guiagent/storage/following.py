@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 import xxhash
 
+from guiagent.errors import DECODE_ERRORS
 from guiagent.storage.plain import plain_file, plain_folder
 from guiagent.storage.segments import FRAME, HASH_BYTES, HEADER, MARKER, SEGMENT, TRAJECTORY, segment_name
 from guiagent.types import Trajectory
@@ -126,7 +127,7 @@ class StoreFollower:
             raise KeyError(place)
         try:
             return _decode(self._payload(place, TRAJECTORY))
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise KeyError(place) from error
 
     def frame(self, hash: str) -> bytes:

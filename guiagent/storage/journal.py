@@ -8,7 +8,7 @@ from typing import Generic, Self, TypeVar
 
 import msgspec
 
-from guiagent.errors import InfrastructureError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError
 
 Line = TypeVar("Line")
 
@@ -60,7 +60,7 @@ class Journal(Generic[Line]):
             for number, line in enumerate(file, 1):
                 try:
                     yield self._decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except DECODE_ERRORS as error:
                     raise InfrastructureError(
                         f"{self.path}: line {number} is damaged ({error}); remove that line to go on"
                     ) from None

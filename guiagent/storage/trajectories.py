@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn, Self
 import msgspec
 import xxhash
 
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 from guiagent.storage.segments import (
     FRAME,
     HASH_BYTES,
@@ -123,7 +123,7 @@ class TrajectoryStore:
             place = self._trajectories[ordinal]
             try:
                 yield _decode(_payload(place))
-            except msgspec.DecodeError as error:
+            except DECODE_ERRORS as error:
                 _damaged(place.segment, place.offset, f"no trajectory of this version: {error}")
             ordinal += 1
 
@@ -280,7 +280,7 @@ class TrajectoryStore:
             else:
                 try:
                     self._ids[_decode_id(payload).id] = None
-                except msgspec.DecodeError as error:
+                except DECODE_ERRORS as error:
                     _damaged(segment, offset, f"no trajectory of this version: {error}")
                 self._trajectories.append(place)
             offset += HEADER.size + len(payload)

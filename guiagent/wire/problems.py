@@ -2,7 +2,7 @@
 
 import msgspec
 
-from guiagent.errors import Fault, FaultError, GuiAgentError, LeaseError, UsageError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError, GuiAgentError, LeaseError, UsageError
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,7 +27,7 @@ def error_of(status: int, body: bytes) -> GuiAgentError:
     """The exception a refused request stands for; any body, also one that is not from a pool, gives one."""
     try:
         problem = _problem.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except DECODE_ERRORS:
         fault = Fault(
             "farm", f"http_{status}", f"the pool answered {status} without saying why", status >= 500
         )

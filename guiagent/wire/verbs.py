@@ -54,12 +54,9 @@ class Verb(msgspec.Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def decode(cls, body: bytes) -> T:
-        """The value that `body` is the answer with. Raises msgspec.DecodeError for anything else."""
+        """The value that `body` is the answer with. Raises one of DECODE_ERRORS for anything else."""
         decode = msgspec.msgpack.decode if cls.media_type == MSGPACK else msgspec.json.decode
-        try:
-            value: T = decode(body, type=cls.answer)
-        except UnicodeDecodeError as error:  # which is none of msgspec's own
-            raise msgspec.DecodeError(str(error)) from error
+        value: T = decode(body, type=cls.answer)
         return value
 
 

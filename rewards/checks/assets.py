@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import msgspec
 
-from guiagent.errors import Fault, FaultError, InfrastructureError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError, InfrastructureError
 from guiagent.storage.atomic import write_file
 
 MAX_ASSET = 512 << 20
@@ -97,7 +97,7 @@ def _verified(cached: Path, record: Path) -> Path:
         known = msgspec.json.decode(record.read_bytes(), type=Record)
         with cached.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, *DECODE_ERRORS) as error:
         raise InfrastructureError(f"{cached} cannot be read ({error}); remove {record}") from error
     if found != known.sha256:
         raise InfrastructureError(f"{cached} is not what {known.url} gave; remove it and {record.name}")

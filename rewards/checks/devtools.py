@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import msgspec
 
+from guiagent.errors import DECODE_ERRORS
 from rewards.checks.guest import Guest
 
 _PROGRAM = files(__package__).joinpath("devtools_in_guest.py").read_text()
@@ -80,7 +81,7 @@ async def _ask(guest: Guest, request: dict[str, object]) -> list[Tab]:
         raise NoBrowser("the guest cannot run Python for it" + "".join(f": {line[:200]}" for line in last))
     try:
         reply = msgspec.json.decode(done.output, type=_Reply)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise NoBrowser(f"its answer cannot be read: {error}") from error
     if reply.error:
         raise NoBrowser(reply.error[:300])

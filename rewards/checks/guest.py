@@ -12,7 +12,7 @@ import h11
 import httpx
 import msgspec
 
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError
 from guiagent.protocols import Services
 
 MAX_FILE = 64 << 20
@@ -40,7 +40,7 @@ class Answer:
         """The body as a JSON object; {} if it is not one, since the agent may have replaced the server."""
         try:
             return msgspec.json.decode(self.body, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except DECODE_ERRORS:
             return {}
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import openai
 
-from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError, InfrastructureError, UsageError
 from guiagent.patience import Patience
 from guiagent.storage.atomic import write_file
 from rewards.judges.config import ServerConfig
@@ -175,7 +175,7 @@ class ModelServer:
             failure = self._failure("deadline", f"no answer in {self._config.timeout_s:g} s")
         except openai.APIConnectionError as error:
             failure = self._failure("unreachable", str(error.__cause__ or error) or type(error).__name__)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except DECODE_ERRORS as error:
             failure = self._failure("garbage", f"the answer cannot be read: {error}")
         else:
             self._breaker.succeeded()
@@ -322,7 +322,7 @@ class _Cache:
     def get(self, key: str) -> tuple[str, ...] | None:
         try:
             return msgspec.json.decode(self._path(key).read_bytes(), type=tuple[str, ...])
-        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        except (FileNotFoundError, *DECODE_ERRORS):
             return None
 
     def put(self, key: str, texts: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 from guiagent.storage.journal import Journal
 from rewards.proposers import similarity
 from rewards.proposers.similarity import Embed, Vectors
@@ -173,7 +173,7 @@ def read(path: Path) -> Pages:
     for number, line in enumerate(lines, 1):
         try:
             pages.take(msgspec.json.decode(line, type=Line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except DECODE_ERRORS as error:
             raise InfrastructureError(
                 f"{path}: line {number} is damaged ({error}); remove that line to go on"
             ) from None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from guiagent.errors import UsageError
+from guiagent.errors import DECODE_ERRORS, UsageError
 from rewards.synthesis.task import SyntheticTask
 from rewards.synthesis.triples import Triple
 from rewards.synthesis.verify import malformed
@@ -49,7 +49,7 @@ def read(path: Path) -> list[Triple]:
     for number, line in enumerate(lines, 1):
         try:
             triple = msgspec.json.decode(line, type=Triple)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except DECODE_ERRORS as error:
             raise UsageError(f"{path}: line {number} is no triple: {error}") from error
         if wrong := malformed(triple):
             raise UsageError(f"{path}: line {number}: {wrong}")

@@ -17,7 +17,7 @@ import msgspec
 import regex
 
 from guiagent.actions import Open
-from guiagent.errors import UsageError
+from guiagent.errors import DECODE_ERRORS, UsageError
 from guiagent.protocols import Device
 from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score
 from rewards.checks import web
@@ -256,5 +256,5 @@ def _read(path: Path) -> list[TaskFile]:
         return [msgspec.json.decode(raw, type=TaskFile)]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise UsageError(f"{path} is no WebArena task file: {error}") from error

@@ -385,6 +385,7 @@ HELLO: dict[str, Any] = {"id": "bad.sim-0", "kind": "sim", "width": 9, "height":
         b"",
         b"\xc1",
         b"\x81" * 10_000,
+        b"\x92\xa5\xffence\x01",  # a name that is no UTF-8
         "text",
         msgspec.msgpack.encode(["Answer", 1, b""]),
         msgspec.msgpack.encode(["Hello", "../../etc", "s", [HELLO], messages.PROTOCOL]),

@@ -31,7 +31,7 @@ from guiagent import config, wire
 from guiagent.actions import ACTIONS
 from guiagent.dialects import DIALECTS, find_dialect
 from guiagent.dialects.conformance import expected
-from guiagent.errors import DialectError, Fault, FaultError, InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, DialectError, Fault, FaultError, InfrastructureError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Node, Observation, Trajectory
 from guiagent.uiautomator import TreeError
@@ -94,7 +94,7 @@ def _verb() -> Target:
         for verb in wire.VERBS:
             try:
                 message = msgspec.json.decode(data, type=verb)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the API answers each with 422
+            except DECODE_ERRORS:  # the API answers each with 422
                 continue
             message.validate()
         return None
@@ -107,7 +107,7 @@ def _json() -> list[Target]:
     fault = Fault("farm", "expired", "it ran out")
     problem = msgspec.json.encode(wire.Problem("Gone", 410, "it ran out", "expired", fault=fault))
     return [
-        Target("observations", wire.StepRequest.decode, (observation,), (msgspec.DecodeError,)),
+        Target("observations", wire.StepRequest.decode, (observation,), DECODE_ERRORS),
         Target("problems", lambda data: wire.error_of(410, data), (problem, b"<html>")),
         Target(
             "guests' answers",
@@ -144,7 +144,7 @@ def _pool_messages() -> list[Target]:
     lease = Lease("", "sim-0", 1, 60.0, frozenset({"exec"}), "", "")
     good = (messages.Fence("sim-0", 3, 1), messages.Start(1, "sim-0"), messages.call_of(1, lease, step))
     said = (messages.Alive(), messages.failure(1, FaultError(Fault("device", "crashed", "it crashed"))))
-    errors = (msgspec.DecodeError, ValidationError)
+    errors = (*DECODE_ERRORS, ValidationError)
     return [
         Target("messages to a host", to_host, tuple(map(messages.encode, good)), errors),
         Target("messages to the pool", to_pool, tuple(map(messages.encode, said)), errors),

@@ -102,8 +102,13 @@ async def test_a_lease_that_makes_no_sense_is_refused_before_it_is_sent(
 
 
 async def test_a_wrong_address_and_a_wrong_token_say_what_to_do(pool: Endpoint) -> None:
-    with pytest.raises(UsageError, match="not the address of a pool"):
-        FarmClient("localhost:8700", TOKEN)
+    for url in ("localhost:8700", "http://127.0.0.1:99999", "http://127.0.0.1:port", "http://127.0.0.1:0"):
+        with pytest.raises(UsageError, match="not the address of a pool"):
+            FarmClient(url, TOKEN)
+    for token in (f"{TOKEN}\r\nX-Other: 1", "tökén"):
+        with pytest.raises(UsageError, match="no token of a pool") as refused:
+            FarmClient(pool.url, token)
+        assert token not in str(refused.value)
     async with FarmClient("http://127.0.0.1:9", TOKEN) as nobody:
         with pytest.raises(
             InfrastructureError, match=r"no pool answers at http://127.0.0.1:9 .*`guiagent up`"
@@ -169,6 +174,15 @@ async def test_a_refusal_without_a_reason_is_a_fault_of_the_farm() -> None:
         with pytest.raises(FaultError) as unknown:
             await farm.devices()
         assert (unknown.value.fault.origin, unknown.value.fault.code) == ("farm", "http_502")
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"devices":1}', b'"\xff"', b'{"new":' + b"[" * 10_000])
+async def test_an_answer_that_is_no_message_is_a_fault_of_the_farm(body: bytes) -> None:
+    server, url = await answering(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    async with server, FarmClient(url, TOKEN) as farm:
+        with pytest.raises(FaultError, match="no pool of this version") as garbled:
+            await farm.devices()
+        assert (garbled.value.fault.origin, garbled.value.fault.code) == ("farm", "protocol")
 
 
 # -- blocking ------------------------------------------------------------------------------------------------

@@ -46,9 +46,11 @@ class Lamp:
     id, token, features = "lamp-0", 1, frozenset[str]()
     seed, max_steps, probes = 7, 9, {}
 
-    def __init__(self, wanted: int = 2, closes: bool = False, broken: bool = False) -> None:
+    def __init__(
+        self, wanted: int = 2, closes: bool = False, broken: bool = False, bug: Exception | None = None
+    ) -> None:
         self.clicks: list[object] = []
-        self.wanted, self.closes, self.broken = wanted, closes, broken
+        self.wanted, self.closes, self.broken, self.bug = wanted, closes, broken, bug
         self.checked: Ending | None = None
 
     async def observe(self, spec: ObserveSpec) -> Observation:
@@ -70,6 +72,8 @@ class Lamp:
 
     async def check(self, device: "Lamp", shown: Observation, ending: Ending) -> Score:
         self.checked = ending
+        if self.bug is not None:
+            raise self.bug
         return Score(float(len(self.clicks) >= self.wanted))
 
     async def teardown(self, device: "Lamp") -> None: ...
@@ -170,6 +174,12 @@ async def test_a_device_that_fails_under_the_agent_is_the_devices_fault(policy):
     async with agents(policy, f"post(screen + '/act', [{CLICK!r}])") as playing:
         one = await play(playing, lamp)
     assert (one.fault.origin, one.fault.code, one.score) == ("device", "crashed", None)
+
+
+async def test_an_error_that_the_check_did_not_expect_is_a_fault(policy):
+    async with agents(policy, "pass") as playing:
+        one = await play(playing, Lamp(bug=ValueError("no number")))
+    assert (one.stop, one.fault.origin, one.fault.code, one.score) == ("fault", "task", "check_failed", None)
 
 
 async def test_a_program_that_is_not_there_is_a_fault(policy):

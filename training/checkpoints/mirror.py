@@ -20,7 +20,7 @@ import msgspec
 import xxhash
 
 from guiagent.client.local_pool import state_dir
-from guiagent.errors import GuiAgentError, InfrastructureError
+from guiagent.errors import DECODE_ERRORS, GuiAgentError, InfrastructureError
 from training.checkpoints.storage import Manifest, Part, Storage
 from training.checkpoints.upload import OWN, Uploader, checkpoint_of, listed, unchanged
 
@@ -251,7 +251,7 @@ def _own(file: Path) -> _Own | None:
         return msgspec.json.decode(file.read_bytes(), type=_Own)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *DECODE_ERRORS) as error:
         raise InfrastructureError(
             f"cannot read {file}: {error}; if it is damaged, move {file.parent} away and start again"
         ) from error

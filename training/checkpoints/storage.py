@@ -15,7 +15,7 @@ import fsspec  # type: ignore[import-untyped]
 import msgspec
 import xxhash
 
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 
 PART_BYTES = 64 * 2**20
 _MANIFEST_BYTES = 64 * 2**20
@@ -136,5 +136,5 @@ def _opened(data: bytes) -> Manifest | None:
         if xxhash.xxh3_128_hexdigest(bytes(sealed.manifest)) != sealed.xxh3_128:
             return None
         return msgspec.json.decode(sealed.manifest, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except DECODE_ERRORS:
         return None

@@ -19,6 +19,7 @@ import msgspec
 
 from guiagent.client import FarmClient
 from guiagent.client.play import play
+from guiagent.errors import DECODE_ERRORS
 from guiagent.protocols import Policy, Taskset
 from guiagent.seeds import REINFORCEMENT, checked
 from guiagent.storage.trajectories import TrajectoryStore
@@ -133,7 +134,7 @@ def changes_in(reply: str) -> list[Operation] | None:
         return None
     try:
         return _CHANGES.decode(reply[begin:end])[:_MOST_CHANGES]
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+    except DECODE_ERRORS:
         return None
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Self
 import msgspec
 import xxhash
 
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 from guiagent.protocols import Policy, Turn
 from guiagent.storage.journal import Journal
 from guiagent.types import Observation, PolicyOutput
@@ -103,7 +103,7 @@ def read(path: Path) -> Experiences:
     for number, line in enumerate(lines, 1):
         try:
             _replay(path, found, _REVISION.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except DECODE_ERRORS as error:
             raise InfrastructureError(
                 f"{path}: line {number} is damaged ({error}); remove that line to go on"
             ) from None

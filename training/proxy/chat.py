@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from PIL import Image
 
-from guiagent.errors import UsageError
+from guiagent.errors import DECODE_ERRORS, UsageError
 
 MAX_BODY = 64 * 2**20
 MAX_PICTURES = 64
@@ -79,7 +79,7 @@ def parse(body: bytes) -> Chat:
     """Parse a request. Raises UsageError for anything that is none, or that cannot be recorded."""
     try:
         chat = msgspec.json.decode(body, type=Chat)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise UsageError(f"the request is no chat completion: {error}") from None
     if chat.n not in (None, 1):
         raise UsageError("n must be 1: a call has one completion")

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from guiagent.errors import FaultError, UsageError
+from guiagent.errors import DECODE_ERRORS, FaultError, UsageError
 from guiagent.serving import listen, meanwhile, url_of
 from guiagent.types import Observation
 from training.proxy import chat as openai
@@ -137,7 +137,7 @@ class Proxy:
         try:
             async with self._body(request) as body:
                 told = msgspec.json.decode(body or b"{}", type=_End)
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise UsageError(f'the end is {{"score": 0.0 to 1.0}} or empty: {error}') from None
         if told.score is not None and not 0 <= told.score <= 1:
             raise UsageError("a score is between 0 and 1")

@@ -8,7 +8,7 @@ import httpx
 import msgspec
 from jinja2 import TemplateError
 
-from guiagent.errors import Fault, FaultError, UsageError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError, UsageError
 from training.engine.engine import Engine, Request
 from training.inputs.encoder import Encoder
 from training.inputs.pictures import Picture as EncodedPicture
@@ -159,7 +159,7 @@ class ServerUpstream:
             found = msgspec.json.decode(raw, type=_Completion)
             choice = found.choices[0]
             message = msgspec.json.decode(choice.message, type=dict[str, Any])
-        except (msgspec.DecodeError, IndexError) as error:
+        except (IndexError, *DECODE_ERRORS) as error:
             raise _fault("bad_reply", f"the answer holds no completion: {error}") from None
         ids = choice.token_ids or []
         logprobs = [token.logprob for token in (choice.logprobs and choice.logprobs.content) or []]

@@ -18,9 +18,9 @@ from typing import Self
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from guiagent.actions import ACTIONS, Action, is_terminal
+from guiagent.actions import ACTIONS, Action
 from guiagent.client import LeasedDevice
-from guiagent.episode import ending_of
+from guiagent.episode import ending_of, scored, split_at_end
 from guiagent.errors import Fault, FaultError, UsageError, first_error
 from guiagent.protocols import Task
 from guiagent.types import Ending, Observation, ObserveSpec, StopReason, Trajectory
@@ -105,7 +105,7 @@ class OutsideAgents:
                 shown = await device.observe(asked)
             trajectory.final_frame = keep_frame(shown.frame)
             trajectory.ending = screen.ending
-            trajectory.score = await task.check(device, shown, screen.ending)
+            trajectory.score = await scored(task, device, shown, screen.ending)
             with contextlib.suppress(FaultError):  # the score stands; the next reset meets the same fault
                 await task.teardown(device)
         except FaultError as error:
@@ -186,19 +186,19 @@ class _Screen:
         session = self._session
         if session.over.is_set():
             raise UsageError("the episode is over: nothing was done")
-        end = next((i for i, action in enumerate(actions) if is_terminal(action)), len(actions))
+        done, ends = split_at_end(actions)
         session.acting(len(actions))
-        done, began = actions[:end], time.perf_counter()
+        began = time.perf_counter()
         if done:
             with self._noting():
                 self._shown = await self._device.act(done, self._spec)
         spent = (time.perf_counter() - began) * 1000
-        session.acted(ACTIONS.dump_python(actions[: end + 2], mode="json"), self._shown.action_error, spent)
+        session.acted(ACTIONS.dump_python([*done, *ends], mode="json"), self._shown.action_error, spent)
         if done and self._task.ended(self._shown):
             self.stop = "task_done"
             session.over.set()
-        elif end < len(actions):
-            self.stop, self.ending = "agent_done", ending_of(actions[end : end + 2])
+        elif ends:
+            self.stop, self.ending = "agent_done", ending_of(ends)
             session.over.set()
         return self._shown, session.over.is_set()
 

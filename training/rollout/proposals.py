@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from guiagent.errors import FaultError, InfrastructureError
+from guiagent.errors import DECODE_ERRORS, FaultError, InfrastructureError
 from guiagent.protocols import Device, Task
 from guiagent.storage.journal import Journal
 from guiagent.types import ObserveSpec, Trajectory
@@ -206,7 +206,7 @@ def read(run: Path) -> list[Entry]:
     lines = _whole(path.read_bytes()).splitlines() if path.is_file() else []
     try:
         return [msgspec.json.decode(line, type=Entry) for line in lines]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise InfrastructureError(f"{path} is damaged: {error}; move it away to go on") from error
 
 

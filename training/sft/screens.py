@@ -9,7 +9,7 @@ import msgspec
 
 from guiagent.client import FarmClient
 from guiagent.client.play import DeviceSlot, play
-from guiagent.errors import InfrastructureError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError
 from guiagent.protocols import Device, Task
 from guiagent.seeds import DEMONSTRATIONS
 from guiagent.storage.atomic import write_file
@@ -67,7 +67,7 @@ def load(path: Path) -> list[Screen]:
     """Read what `save` wrote. Raises InfrastructureError for a damaged file."""
     try:
         return msgspec.msgpack.decode(path.read_bytes(), type=list[Screen])
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *DECODE_ERRORS) as error:
         raise InfrastructureError(f"{path} holds no screens ({error}): remove it to take new ones") from error
 
 

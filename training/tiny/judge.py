@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 import xxhash
 
-from guiagent.errors import Fault, FaultError, InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError, InfrastructureError, UsageError
 from rewards.judges.cases import JudgeInput
 from rewards.judges.verdicts import Rule, Usage, Verdict, Vote, decide
 from training.inputs.encoder import Encoder
@@ -49,7 +49,7 @@ class Thresholds(msgspec.Struct, frozen=True):
         path = checkpoint / "judge.json"
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *DECODE_ERRORS) as error:
             raise InfrastructureError(
                 f"no thresholds of a judge in {path}: {error}; `guiagent train --recipe tiny-judge` makes one"
             ) from error

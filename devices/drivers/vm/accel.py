@@ -14,6 +14,7 @@ import msgspec
 
 from devices.drivers.vm.machine import CPUS, find
 from guiagent.client.local_pool import state_dir
+from guiagent.errors import DECODE_ERRORS
 
 _PROOF = b"Linux version"  # the first line that a kernel itself writes on its console
 _PROBE_S = 10.0
@@ -33,7 +34,7 @@ async def accelerator(kernel: Path | None) -> str:
         return "kvm" if {"vmx", "svm"} & set(_read("/proc/cpuinfo").split()) else "tcg"
     remembered = state_dir() / "kvm.json"
     host_boot = _read("/proc/sys/kernel/random/boot_id").strip()
-    with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+    with contextlib.suppress(FileNotFoundError, *DECODE_ERRORS):
         verdict = msgspec.json.decode(remembered.read_bytes(), type=_Verdict)
         if (verdict.host_boot, verdict.kernel) == (host_boot, str(kernel)):
             return verdict.accel

@@ -12,7 +12,7 @@ import msgspec
 
 from devices.drivers.vm.tools import run
 from guiagent.client.local_pool import state_dir
-from guiagent.errors import InfrastructureError, MissingProgram, UsageError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError, MissingProgram, UsageError
 
 _CHUNK = 1 << 20
 _QCOW2 = b"QFI\xfb"
@@ -77,7 +77,7 @@ def manifest(folder: Path) -> Manifest:
         name = folder.name
         message = f"no image {name!r} in {folder.parent}: make it with `guiagent image build {name}`"
         raise MissingProgram(message) from None
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         message = f"{folder}/manifest.json is damaged ({error}): build the image again"
         raise InfrastructureError(message) from error
     for file, expected in made.files.items():

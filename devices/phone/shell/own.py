@@ -19,6 +19,7 @@ import msgspec
 from devices.phone.documents import diff, overlay
 from devices.phone.shell.screen import hierarchy
 from devices.phone.shell.session import Call, Program, UsageFailure
+from guiagent.errors import DECODE_ERRORS
 
 _MAX_DOCUMENT = 64 << 20
 _JSON = msgspec.json.Encoder(order="deterministic")
@@ -64,7 +65,7 @@ async def guiagent(call: Call) -> int:
 async def _document(call: Call) -> dict[str, Any]:
     try:
         return msgspec.json.decode(await call.read_all(_MAX_DOCUMENT), type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise UsageFailure(f"guiagent: not a JSON document: {error}") from None
 
 

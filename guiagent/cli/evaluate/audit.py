@@ -10,6 +10,7 @@ from rich.console import Console
 from eval.suites import find_suite
 from eval.suites.suite import Suite
 from guiagent.cli.common.farm import suite_farm
+from guiagent.cli.common.terminal import terminal
 from guiagent.client.play import LOST, DeviceSlot, play
 from guiagent.client.still import StillSlot
 from guiagent.errors import Fault, FaultError, UsageError
@@ -33,7 +34,7 @@ def audit_suite(name: str, only: list[str], seeds: int | None, devices: int) -> 
     jobs = [(task, seed) for task in only or suite.tasks for seed in suite.seeds(count)]
     if bare := sorted({task for task, seed in jobs if not isinstance(taskset.task(task, seed), Provable)}):
         raise UsageError(f"{len(bare)} tasks of {name} have no oracle and no mutants, such as {bare[0]}")
-    console = Console()
+    console = terminal()
     unsound, again = asyncio.run(_prove(suite.only(only) if only else suite, taskset, jobs, devices, console))
     tried = f", {again} of them after another try" if again else ""
     console.print(f"{len(jobs)} proofs, {len(jobs) - unsound} sound{tried}")

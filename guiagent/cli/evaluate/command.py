@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import xxhash
-from rich.console import Console
 
 from eval.breakdown import breakdown_json
 from eval.repetitions import Prices, Repetitions, repetitions_json
@@ -26,6 +25,7 @@ from guiagent.cli.common.place import HERE, Place
 from guiagent.cli.common.policy import SCRIPTED, PolicySettings
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit, versions
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.evaluate.grounding import render
 from guiagent.client.still import STILL
@@ -132,7 +132,7 @@ class Asked:
 def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, asked: Asked) -> None:
     """Measure a policy and the baselines, print the tables, and write `report.html`, `summary.json` and
     `card.md`."""
-    console = Console()
+    console = terminal()
     suite = asked.place.of(suite)
     episodes = min(_EPISODES, suite.episodes) if asked.episodes is None else asked.episodes
     suite.seeds(episodes)

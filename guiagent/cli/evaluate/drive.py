@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.console import Console
-
 from eval.report.page import write_episodes
 from guiagent.cli.common.farm import own_farm
+from guiagent.cli.common.plain import plain
 from guiagent.cli.common.policy import PolicySettings, open_policy
+from guiagent.cli.common.terminal import terminal
 from guiagent.episode import run_episode
 from guiagent.errors import FaultError
 from guiagent.protocols import Device, Task
@@ -74,13 +74,11 @@ def drive(
 
     Raises FaultError if a fault ended it; the report is written all the same.
     """
-    console = Console()
+    console = terminal()
 
     def say(index: int, observation: Observation, output: PolicyOutput) -> None:
-        console.print(
-            f"step {index + 1}  {output.text!r}" + (f"  ({output.error})" if output.error else ""),
-            markup=False,
-        )
+        error = f"  ({plain(output.error)})" if output.error else ""
+        console.print(f"step {index + 1}  {output.text!r}{error}")
 
     async def work(store: TrajectoryStore) -> Trajectory:
         async with (
@@ -106,6 +104,6 @@ def drive(
     score = trajectory.score.value if trajectory.score else None
     verdict = "no verdict" if score is None else f"score {score:g}"
     line = f"{trajectory.stop} after {len(trajectory.steps)} steps, {verdict}  {report}"
-    console.print(line, markup=False, soft_wrap=True)
+    console.print(line, soft_wrap=True)
     if trajectory.fault is not None:
         raise FaultError(trajectory.fault)

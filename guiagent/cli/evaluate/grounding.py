@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from guiagent.cli.common.terminal import terminal
 from guiagent.errors import UsageError
 from guiagent.seeds import EVALUATION
 from guiagent.wire import Grant
@@ -34,7 +34,8 @@ def export(
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} has something in it: name a new folder")
     count = render_into(folder, seed, screens, [kind.strip() for kind in kinds.split(",") if kind.strip()])
-    Console().print(f"{count} items: guiagent eval --suite {PREFIX}{folder}", soft_wrap=True, highlight=False)
+    said = f"{count} items: guiagent eval --suite {PREFIX}{folder}"
+    terminal(highlight=False, soft_wrap=True).print(said)
 
 
 @app.command()
@@ -45,7 +46,7 @@ def render() -> None:
     folder = rendered_folder()
     if folder.is_dir():
         return
-    Console().print(f"rendering the items of the suite grounding into {folder}", soft_wrap=True)
+    terminal(soft_wrap=True).print(f"rendering the items of the suite grounding into {folder}")
     half = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(half, ignore_errors=True)
     render_into(half, EVALUATION.start)

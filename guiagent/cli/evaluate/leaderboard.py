@@ -18,12 +18,11 @@ def leaderboard(
     ] = None,
 ) -> None:
     """Rank the policies of all evaluations below folders; writes leaderboard.html, .md and .json."""
-    from rich.console import Console
-
     from eval.leaderboard import boards_of, find_results
     from eval.report.leaderboard import print_leaderboard, write_leaderboard
+    from guiagent.cli.common.terminal import terminal
 
-    console = Console()
+    console = terminal()
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"there is no folder {folder}")

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from rich.console import Console
-
 from eval.suites import find_suite
 from eval.suites.suite import Suite
 from guiagent.cli.common.farm import suite_farm
 from guiagent.cli.common.place import Place
 from guiagent.cli.common.plain import plain
+from guiagent.cli.common.terminal import terminal
 from guiagent.client.play import LOST, DeviceSlot, play
 from guiagent.episode import run_episode
 from guiagent.errors import UsageError
@@ -46,12 +45,12 @@ def preflight(name: str, only: list[str], devices: int, place: Place) -> bool:
     suite = place.of(find_suite(name))
     if only:
         suite = suite.only(only)
-    console = Console()
+    console = terminal()
     counts: Counter[str] = Counter()
 
     def tell(verdict: Verdict) -> None:
         counts[verdict.kind] += 1
-        console.print(str(verdict), soft_wrap=True, highlight=False, markup=False)
+        console.print(str(verdict), soft_wrap=True, highlight=False)
 
     asyncio.run(_fly(suite, find_taskset(suite.taskset), devices, place, tell))
     console.print(", ".join(f"{counts[kind]} {kind}" for kind in ("right", "unsound", "fault")))

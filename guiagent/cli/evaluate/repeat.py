@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
 
 from eval.replay.repeating import PATIENCE_S, Repeated, Repetition
 from eval.replay.stores import stores_of
@@ -22,11 +21,13 @@ from guiagent.agent import Agent, Limits
 from guiagent.cli.common.farm import own_farm
 from guiagent.cli.common.plain import plain
 from guiagent.cli.common.policy import PolicySettings, open_policy
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.farm.devices import SavedLease, save
 from guiagent.client import FarmClient, LeasedDevice
 from guiagent.client.local_pool import endpoint_of, find_pool
 from guiagent.client.recording.device import LEASE
-from guiagent.errors import FaultError, UsageError
+from guiagent.episode import scored
+from guiagent.errors import DECODE_ERRORS, FaultError, UsageError
 from guiagent.protocols import Task
 from guiagent.storage.recording import Recording
 from guiagent.storage.trajectories import TrajectoryStore
@@ -83,7 +84,7 @@ class _Work:
         self._task = _task_of(run, episode, wish.taskset)
         self._folder = run / FOLDER / f"{episode.id[:40].replace('/', '-')}-{secrets.token_hex(3)}"
         self._record = Recording(self._folder)
-        self._console = Console(highlight=False, markup=False, soft_wrap=True)
+        self._console = terminal(highlight=False, soft_wrap=True)
 
     async def do(self) -> int:
         async with self._leased() as (device, endpoint):
@@ -130,7 +131,7 @@ class _Work:
         self._tell("end", told)
         score = None
         if self._task is not None and wish.policy is None and not wish.branch:
-            score = await self._task.check(device, again.shown, episode.ending)
+            score = await scored(self._task, device, again.shown, episode.ending)
             self._say(f"score     {_value(score)}, recorded {_value(episode.score)}")
         return not told.stops or any(one.verdict == "healed" for one in again.told), score
 
@@ -255,7 +256,7 @@ def _task_of(run: Path, episode: Trajectory, taskset: str | None) -> Task | None
 
 def _taskset_of(folder: Path) -> str | None:
     """The taskset that a folder of `guiagent eval` or `guiagent train` is of; None for another folder."""
-    with contextlib.suppress(OSError, ValueError, msgspec.DecodeError):
+    with contextlib.suppress(OSError, ValueError, *DECODE_ERRORS):
         claim = msgspec.json.decode((folder / "suite.json").read_bytes(), type=Claim)
         return find_suite(claim.suite.partition(" (")[0]).taskset
     with contextlib.suppress(OSError, ValueError):

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from rich.console import Console
-
 from eval.replay.stores import stores_of, write_page
+from guiagent.cli.common.terminal import terminal
 from guiagent.errors import UsageError
 from guiagent.storage.recording import STORE, Recording
 
@@ -25,14 +24,13 @@ def write(run: Path, episode: str | None, out: Path | None, finish: bool) -> Non
             f"an episode is still being recorded in {run}: release its device, or end it with --finish"
         )
     written = write_page(stores_of(run), file, str(run), episode)
-    console = Console()
+    console = terminal()
     if recording.is_open:
         console.print("warning   an episode is still being recorded: it is shown once its device is released")
     for problem in written.problems:
-        console.print(f"warning   {problem}", soft_wrap=True, markup=False)
+        console.print(f"warning   {problem}", soft_wrap=True)
     console.print(
         f"written   {file}  {written.episodes:,} episodes, {written.steps:,} steps; "
         f"{written.frames:,} pictures in {file.name}.frames beside it",
         soft_wrap=True,
-        markup=False,
     )

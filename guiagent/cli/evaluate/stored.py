@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import typer
-from rich.console import Console
 
 from eval.conditions import differences
 from eval.report.changes import changes
@@ -24,8 +23,9 @@ from guiagent.cli.common.place import HERE
 from guiagent.cli.common.policy import SCRIPTED
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.evaluate.command import guarded
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from rewards.catalogue import find_taskset
 
@@ -41,7 +41,7 @@ def verify(run: Path, devices: int, guardrails: Path | None = None) -> None:
     Ends with exit code 1 where its figures do not hold. Raises UsageError unless `guardrails` are the rules
     that it was played behind, if any.
     """
-    console = Console()
+    console = terminal()
     folder, suite = evaluation_of(run)
     recorded = read_recorded(folder, suite)
     label = recorded.stated.label
@@ -92,7 +92,7 @@ def compare_results(before: Path, after: Path, out: Path) -> None:
 
     Raises UsageError if they are of different suites.
     """
-    console = Console()
+    console = terminal()
     (was, suite), (now, other) = evaluation_of(before), evaluation_of(after)
     if suite.digest != other.digest:
         raise UsageError(
@@ -150,7 +150,7 @@ def evaluation_of(run: Path) -> tuple[Path, Suite]:
     folder = found[0]
     try:
         claim = msgspec.json.decode((folder / "suite.json").read_bytes(), type=Claim)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *DECODE_ERRORS) as error:
         raise InfrastructureError(f"cannot read {folder / 'suite.json'}: {error}") from error
     part = _PART.fullmatch(claim.suite)
     suite = find_suite(part["suite"]).only(part["tasks"].split(", ")) if part else find_suite(claim.suite)

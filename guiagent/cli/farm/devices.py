@@ -14,10 +14,10 @@ from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 from pydantic import ValidationError
-from rich.console import Console
 from rich.table import Table
 
 from guiagent.actions import ACTION, Action
+from guiagent.cli.common.terminal import terminal
 from guiagent.client import FarmClient, LeasedDevice
 from guiagent.client.local_pool import endpoint_of, state_dir
 from guiagent.errors import LeaseError, UsageError, first_error
@@ -61,7 +61,7 @@ def ps(pool: str | None, as_json: bool) -> None:
         rate = f"{one.fps:.1f}" if one.fps else ""
         why = one.reason or ("its egress is not limited" if "unlimited_egress" in one.features else "")
         table.add_row(one.id, state, holder, screen, rate, str(one.steps), str(one.faults), why)
-    console = Console(highlight=False, markup=False)
+    console = terminal(highlight=False)
     if not console.is_terminal:
         console.width = _WIDE
     console.print(table)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from guiagent.cli.common.terminal import terminal
 
 app = typer.Typer(help="Make and list the images that VMs boot.", no_args_is_help=True)
 
@@ -32,12 +33,12 @@ def build(
 
     if name not in IMAGES:
         raise UsageError(f"there is no image {name!r} to build; there are {', '.join(IMAGES)}")
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     began = time.monotonic()
 
     def report(line: str) -> None:
         minutes, seconds = divmod(int(time.monotonic() - began), 60)
-        console.print(f"{minutes:2}:{seconds:02} {line}", soft_wrap=True, markup=False)
+        console.print(f"{minutes:2}:{seconds:02} {line}", soft_wrap=True)
 
     folder = output or images_dir() / name
     if not again and is_current(name, folder, suite, include or []):

@@ -14,7 +14,8 @@ from rich.table import Table
 from guiagent import config as configuration
 from guiagent.cli.common.judge import open_judge
 from guiagent.cli.common.progress import StageLine
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.cli.common.terminal import terminal
+from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 from guiagent.storage.atomic import write_file
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
@@ -35,7 +36,7 @@ def calibrate(trajectories: Path, toml: Path | None, overrides: Sequence[str], l
 
     Raises UsageError if no episode has a known truth, InfrastructureError if the judge gave no verdict.
     """
-    run, console = trajectories.parent, Console(highlight=False)
+    run, console = trajectories.parent, terminal(highlight=False)
     config = config_for(JudgeConfig, "judge", run, toml, overrides)
     with TrajectoryStore(trajectories, readonly=True) as store:
         truths = {t.id: truth for t in store if (truth := known_truth(t)) is not None}
@@ -57,7 +58,7 @@ def calibrate(trajectories: Path, toml: Path | None, overrides: Sequence[str], l
 
 def again(trajectories: Path, toml: Path | None, overrides: Sequence[str]) -> None:
     """Judge the episodes without a known score again, and print the outcome."""
-    run, console = trajectories.parent, Console(highlight=False)
+    run, console = trajectories.parent, terminal(highlight=False)
     config = config_for(JudgeConfig, "judge", run, toml, overrides)
     with TrajectoryStore(trajectories, readonly=True) as store:
         unknown = {trajectory.id for trajectory in store if left_unknown(trajectory)}
@@ -177,7 +178,7 @@ def _corrected(run: Path, judge: str, judged: float | None) -> float | None:
     """Estimate the true success rate from a judged one; None if this judge was not calibrated here."""
     try:
         known = msgspec.json.decode((run / CALIBRATION).read_bytes(), type=Calibration)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, *DECODE_ERRORS):
         return None
     recall, false_alarm = known.recall.rate, known.false_positive_rate.rate
     if known.judge != judge or recall is None or false_alarm is None or judged is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from guiagent.cli.common.progress import StageLine
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.rewards.judging import config_for, known_truth, shown
 from guiagent.errors import UsageError
 from guiagent.storage.trajectories import TrajectoryStore
@@ -58,7 +59,7 @@ def label_steps(run: Path, toml: Path | None, overrides: Sequence[str], limit: i
 
     Raises UsageError if there is nothing to label, and what an unusable server raises.
     """
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     config = config_for(StepJudgeConfig, "step_judge", run, toml, overrides)
     tally = _Tally()
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
-from rich.console import Console
 
 from guiagent.cli.common.progress import StageLine
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.rewards.synthesizing import print_counts
 from guiagent.cli.rewards.trying import Trials, Trying, open_trials
 from guiagent.client import FarmClient
@@ -88,7 +88,7 @@ def propose(args: ProposeArgs) -> None:
     Raises UsageError for impossible arguments, InfrastructureError if nothing was accepted.
     """
     _check(args)
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     with ProposalLog(args.book) as book, StageLine(console, "1/1", "propose") as line:
         counts = asyncio.run(_work(args, book, line))
     print_counts(counts, console)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from guiagent.cli.common.progress import StageLine
+from guiagent.cli.common.terminal import terminal
 from guiagent.client import FarmClient
 from guiagent.client.local_pool import private_pool
 from guiagent.errors import InfrastructureError, UsageError
@@ -65,7 +66,7 @@ def synthesize(device: str, out: Path, n: int, url: str | None, model: str) -> N
     if device not in DEEDS:
         raise UsageError(f"no tasks can be synthesised for {device!r}; known: {', '.join(DEEDS)}")
     kind: DeviceKind = device
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     refused = out.with_name(f"{out.name}.refused.jsonl")
     counts: Counter[str] = Counter()
     with (

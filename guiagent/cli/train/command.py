@@ -17,6 +17,7 @@ from guiagent import config as configuration
 from guiagent.cli.common.farm import farm_of, named_devices
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.stopping import stoppable
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.train import Launch
 from guiagent.cli.train.experiment import Experiment, ShowTraining
 from guiagent.cli.train.launch import Train, TrainHere, TrainOnRay, WithRunReleased, require_possible
@@ -48,7 +49,7 @@ def train(
     Raises UsageError for an unknown recipe, a bad config, or a launch that the recipe cannot use.
     """
     path = recipe_path(recipe)
-    console = Console()
+    console = terminal()
     arguments = ["train", "--launch", launch, "--recipe", str(path), "--run", run]
     arguments += [word for override in overrides for word in ("--set", override)]
     recipe_keys = tomllib.loads(path.read_text())

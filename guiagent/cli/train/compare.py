@@ -12,8 +12,6 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from eval.comparison import compared
 from eval.report.comparison import (
     ComparisonSummary,
@@ -24,6 +22,7 @@ from eval.report.comparison import (
 from eval.results import write_json
 from guiagent import config as configuration
 from guiagent.cli.common.provenance import commit
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.train.arms import TASK_SEEDS, Arm, arms_of_file, arms_of_presets
 from guiagent.cli.train.caveats import caveats
 from guiagent.cli.train.cells import Cell, Work, work
@@ -62,7 +61,7 @@ def compare(
     minutes, env_steps = _end(shared, minutes, env_steps)
     shared = shared.model_copy(update={"minutes": None, "env_steps": None})
     _claim(run, shared, found)
-    console = Console()
+    console = terminal()
     cells = [Cell(arm, seed, run / arm.name / str(seed)) for seed in range(seeds) for arm in found]
     done = asyncio.run(work(cells, shared, run, env_steps, minutes, console))
     lost = ", ".join(cell.name for cell in done.diverged)

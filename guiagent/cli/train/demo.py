@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from rich.console import Console
-
 from eval.suites import find_suite
 from guiagent import config as configuration
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.train.experiment import Experiment
 from guiagent.cli.train.launch import TrainHere, require_possible
 from guiagent.cli.train.recipes import recipe_path
@@ -23,4 +22,4 @@ def demo(run: Path, minutes: float | None, episodes: int, port: int, overrides: 
     require_possible(config)
     title = "Online RL of a small policy on MiniWoB++"
     train = TrainHere(config, RunFolder(run))
-    Experiment(title, config, run, find_suite(_SUITE), episodes, train, port).conduct(Console())
+    Experiment(title, config, run, find_suite(_SUITE), episodes, train, port).conduct(terminal())

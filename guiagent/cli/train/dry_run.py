@@ -4,10 +4,11 @@ import asyncio
 import tomllib
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from guiagent import config as configuration
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.train import Launch
 from guiagent.cli.train.recipes import OTHER_RECIPES, recipe_path
 from guiagent.errors import UsageError
@@ -28,11 +29,11 @@ def dry_run(recipe: str, overrides: list[str], machine: "Machine") -> None:
     config = configuration.load(TrainConfig, path, overrides)
     from training.dry_run.check import dry_run as checked
 
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     found = asyncio.run(checked(config, machine))
     for finding in found.findings:
-        mark = "[red]missing[/]" if finding.missing else "ok     "
-        console.print(f"{mark} {finding.what:10} ", finding.missing or finding.found, sep="", soft_wrap=True)
+        mark = Text("missing", "red") if finding.missing else "ok     "
+        console.print(mark, f" {finding.what:10} ", finding.missing or finding.found, sep="", soft_wrap=True)
     if found.gpus:
         console.print(table(found.gpus, machine.gib))
     if missing := list(dict.fromkeys(finding.what for finding in found.findings if finding.missing)):
@@ -51,9 +52,8 @@ def table(rows: "list[GpuRow]", gib: float) -> Table:
         made.add_column(name, justify="right")
     for row in rows:
         figures = [f"{getattr(row, name) / _GIB:.1f}" if getattr(row, name) else "-" for name in names]
-        if row.total > gib * _GIB:
-            figures[-1] = f"[red]{figures[-1]}[/]"
-        made.add_row(numbers(row.gpus), " + ".join(row.parts), *figures)
+        total = Text(figures.pop(), "red" if row.total > gib * _GIB else "")
+        made.add_row(numbers(row.gpus), " + ".join(row.parts), *figures, total)
     return made
 
 

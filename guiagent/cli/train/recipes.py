@@ -17,6 +17,7 @@ from guiagent.cli.common.farm import own_farm
 from guiagent.cli.common.policy import PolicySettings, open_policy
 from guiagent.cli.common.progress import StageLine, fit_line
 from guiagent.cli.common.stopping import stoppable
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.train import Launch
 from guiagent.client import FarmClient
@@ -213,7 +214,7 @@ def demonstrate(recipe: str, run: Path, overrides: Sequence[str]) -> None:
     """Play what is left of the demonstrations of a recipe in stages into the folder `run`."""
     from guiagent.cli.train import stages
 
-    stages.demonstrate(configuration.load(StagesConfig, recipe_path(recipe), overrides), run, Console())
+    stages.demonstrate(configuration.load(StagesConfig, recipe_path(recipe), overrides), run, terminal())
 
 
 def _in_stages(config: StagesConfig, run: Path, console: Console) -> None:

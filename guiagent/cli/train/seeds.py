@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from guiagent import config as configuration
 from guiagent.cli.common.farm import farm_of
 from guiagent.cli.common.progress import StageLine
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.train.recipes import recipe_path
 from guiagent.errors import InfrastructureError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
@@ -21,7 +20,7 @@ def seeds(recipe: str, experts: Path, run: Path, attempts: int, overrides: Seque
     Raises UsageError for a recipe without [planner], and what `training.experience.bepa_seeds.make_seeds`
     raises.
     """
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     config = configuration.load(TrainConfig, recipe_path(recipe), overrides)
     if config.planner is None:
         raise UsageError("say which model makes plans: --set planner.url=URL --set planner.model=NAME")

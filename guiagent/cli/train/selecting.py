@@ -9,6 +9,7 @@ from eval.leaderboard import find_results
 from eval.results import TaskResult
 from eval.selection import select_tasks
 from guiagent import config as configuration
+from guiagent.cli.common.terminal import terminal
 from guiagent.cli.train.recipes import recipe_path
 from guiagent.errors import UsageError
 from rewards.catalogue import find_taskset, training_names
@@ -20,7 +21,7 @@ def select(evaluation: Path, recipe: str, to: Path, least: int, keep_mastered: b
 
     Raises UsageError if the folder is not of one policy, nothing is left, or `to` is there already.
     """
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     config = configuration.load(TrainConfig, recipe_path(recipe))
     if config.platforms:
         raise UsageError("tasks are selected for one kind of device: name a recipe without [[platforms]]")

@@ -14,6 +14,7 @@ from eval.watch.run import WatchedRun
 from eval.watch.screens import FarmScreens
 from eval.watch.server import LiveServer
 from guiagent.cli.common.farm import POOL
+from guiagent.cli.common.terminal import terminal
 from guiagent.client.local_pool import endpoint_of
 from guiagent.errors import InfrastructureError, UsageError
 from guiagent.storage.atomic import write_file
@@ -31,7 +32,7 @@ def watch(run: str, port: int, pool: str | None, export: Path | None) -> None:
         UsageError: the folder holds runs and is none, or there is nothing to export yet.
         InfrastructureError: the port is taken, or the storage of a URL cannot be reached.
     """
-    console = Console()
+    console = terminal()
     with _folder(run, lasting=export is None) as (folder, problem):
         _refuse_many(folder)
         watched = WatchedRun(folder, run.rstrip("/"), resume_command(run, folder), problem)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from guiagent.errors import FaultError, GuiAgentError, LeaseError, UsageError
+from guiagent.errors import DECODE_ERRORS, FaultError, GuiAgentError, LeaseError, UsageError
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ def decoded(body: bytes, kind: type[T]) -> T:
     """A message of JSON; fields that it does not know are passed over. Raises RpcError."""
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise RpcError("invalid_argument", f"this is no message of this call: {error}") from None
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from guiagent.errors import DECODE_ERRORS
 from rewards.checks.getters import configs
 from rewards.checks.getters.files import brought
 from rewards.checks.workspace import Workspace
@@ -126,7 +127,7 @@ async def _json(workspace: Workspace, name: str) -> dict[str, Any]:
         if data is not None:
             try:
                 return msgspec.json.decode(data, type=dict[str, Any])
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except DECODE_ERRORS:
                 return {}
     return {}
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from guiagent import sandbox
-from guiagent.errors import GuiAgentError, InfrastructureError
+from guiagent.errors import DECODE_ERRORS, GuiAgentError, InfrastructureError
 from rewards.checks import interpreter, metrics
 from rewards.checks.grading import parcels
 from rewards.checks.grading.parcels import MAX_FILES, MAX_SAID
@@ -126,7 +126,7 @@ def _value(answer: _Answer) -> Value:
         raise Exceeded(f"its process ended with {ended}; it may use {SECONDS} s of processor time")
     try:
         said = msgspec.json.decode(answer.said, type=_Said)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except DECODE_ERRORS as error:
         raise Exceeded(f"its process said what cannot be read: {error}") from error
     match said.kind:
         case "value":
@@ -189,7 +189,7 @@ class Worker:
             return msgspec.json.decode(said, type=_Answer)
         except TimeoutError as error:
             raise Exceeded(f"it took more than {PATIENCE_S:g} s") from error
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *DECODE_ERRORS) as error:
             raise EOFError from error
 
     def kill(self) -> None:

@@ -17,7 +17,7 @@ import msgspec
 import xxhash
 from PIL import Image
 
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 from guiagent.storage.atomic import write_file
 
 Element = Literal["text", "icon"]
@@ -148,7 +148,7 @@ def _of_file(folder: Path, path: Path, sizes: dict[Path, tuple[int, int]]) -> It
         rows = msgspec.json.decode(path.read_bytes(), type=list[_Row])
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise UsageError(f"{path} is no file of grounding items: {error}") from error
     if len(rows) > MAX_ITEMS:
         raise UsageError(f"{path} has {len(rows):,} items: more than {MAX_ITEMS:,}")

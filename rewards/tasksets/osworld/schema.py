@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from guiagent.errors import UsageError
+from guiagent.errors import DECODE_ERRORS, UsageError
 from rewards.checks import getters
 from rewards.checks.evaluator import INFEASIBLE, Conjunction
 from rewards.tasksets.osworld.steps import AnyStep
@@ -92,7 +92,7 @@ def read(text: bytes, name: str) -> TaskFile:
         document = msgspec.convert(whole, _Document, strict=False)
     except RecursionError as error:
         raise UsageError(f"{name}: it is nested too deeply") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a ValidationError is the former
+    except DECODE_ERRORS as error:  # a ValidationError is one
         raise _bad(name, "", str(error)) from error
     if not document.id or len(document.id) > 200 or not document.id.isprintable():
         raise _bad(name, "id", "it is empty, too long or not printable")

@@ -9,6 +9,8 @@ from math import isclose
 
 import msgspec
 
+from guiagent.errors import DECODE_ERRORS
+
 Field = int | float | str | Sequence[str]
 Fields = Mapping[str, Field]
 _KINDS = {int: "a whole number", float: "a number", str: "a text"}
@@ -37,7 +39,7 @@ def read(answer: str | None, fields: Fields) -> dict[str, bool]:
         return nothing
     try:
         given = msgspec.json.decode(answer)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):  # a lone surrogate has no encoding
+    except DECODE_ERRORS:
         return nothing
     if not isinstance(given, dict) or not given.keys() <= fields.keys():
         return nothing

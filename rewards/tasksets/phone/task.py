@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError
 from guiagent.protocols import Device
 from guiagent.types import Capabilities, Ending, Observation, ObserveSpec, ResetSpec, Score
 from rewards.checks.android import AdbDevice, Rows, Source, Write, run, write
@@ -201,7 +201,7 @@ async def _document(phone: AdbDevice) -> dict[str, Any]:
     await run(phone, "rm", _DOCUMENT)
     try:
         return msgspec.json.decode(data[:_MAX_DOCUMENT], type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise FaultError(
             Fault("device", "protocol", f"the phone's document: {error}", retryable=True)
         ) from None

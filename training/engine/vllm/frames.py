@@ -51,7 +51,7 @@ class Frames:
             return await _answer(send, 413, {"error": "the request is too long, or was cut short"})
         try:
             asked = msgspec.json.decode(raw, type=Asked)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return await _answer(send, 400, {"error": f"no request with its screenshots: {error}"})
         found = self._cache.take(asked.names, asked.sent)
         if isinstance(found, Missing):

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 from PIL import Image
 
-from guiagent.errors import Fault, FaultError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError
 from training.engine.engine import Completion, Request, not_finite
 from training.engine.frames import Missing, name_of
 from training.engine.sampling import Sampling
@@ -161,7 +161,7 @@ def missing(raw: bytes) -> Missing:
     """Parse the list of frames that a server lacks. Raises FaultError if the answer is anything else."""
     try:
         return msgspec.json.decode(raw, type=Missing)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise bad_reply(f"it does not say which screenshots it lacks: {error}") from None
 
 
@@ -174,7 +174,7 @@ def reply(raw: bytes) -> Reply:
     """Parse a server's answer. Raises FaultError "bad_reply" if it cannot be parsed."""
     try:
         return msgspec.json.decode(raw, type=Reply)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise bad_reply(f"it holds no completion: {error}") from None
 
 
