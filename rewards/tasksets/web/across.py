@@ -6,6 +6,8 @@ from rewards.tasksets.web.data import forms
 from rewards.tasksets.web.data.rows import COUNTERS
 from rewards.tasksets.web.goal import Goal, Row, State, id_of, rows_of
 from rewards.tasksets.web.hands import Hands
+from rewards.tasksets.web.money import bills
+from rewards.tasksets.web.money.rows import MONEY
 from rewards.tasksets.web.shop import buying, desk
 from rewards.tasksets.web.shop.rows import ME, SHOP
 from rewards.tasksets.web.template import Scenario, Template
@@ -193,6 +195,23 @@ def cancel(rng: random.Random, state: State) -> Scenario:
     )
 
 
+# -- shop and money ---------------------------------------------------------------------------------------
+
+
+def share(rng: random.Random, state: State) -> Scenario:
+    (_, order), (_, other) = rng.sample(list(rows_of(state, "order", customer=ME).items()), 2)
+    bill: Row = {"what": f"Order {order['number']}", "amount": order["total"], "payer": "Dana"}
+    everybody = ", ".join(sorted(bills.members(state)))
+    goal: Row = {**bill, "owers": everybody, "kind": "EXPENSE"}
+    return Scenario(
+        f"My order {order['number']} in the shop was for the flat. Enter what it cost as a bill "
+        f'"Order {order["number"]}" that Dana paid for everyone.',
+        Goal(added=[("bill", goal)]),
+        bills.adds(state, bill),
+        near_misses={"another order": Goal(added=[("bill", {**goal, "amount": other["total"]})])},
+    )
+
+
 TEMPLATES = tuple(
     Template(f"across-{name}", stores, steps, make)
     for name, stores, steps, make in (
@@ -207,5 +226,6 @@ TEMPLATES = tuple(
         ("refer", (TRACKER, SHOP), 14, refer),
         ("largest-order", (SHOP, TRACKER), 18, largest_order),
         ("cancel", (SHOP, TRACKER), 15, cancel),
+        ("share", (SHOP, MONEY), 12, share),
     )
 )
