@@ -43,7 +43,7 @@ def _kernel() -> Any:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:  # PyTorch before 2.10
         return None
-    # The first versions supported neither fewer key heads than query heads nor windows.
+    # That of PyTorch 2.11 does not know fewer key heads than query heads; the first one, no windows either.
     return varlen_attn if {"enable_gqa", "window_size"} <= signature(varlen_attn).parameters.keys() else None
 
 

@@ -6,8 +6,8 @@ plain causal attention, so the model still serves padded batches.
 No mask is built. A context whose beginning is stored once for several contexts is gathered whole for the
 attention only, as a plain causal sequence: gathered keys and queries cost next to nothing beside the layers
 that ran once. On a GPU in half precision all contexts go to one variable-length FlashAttention kernel
-(PyTorch 2.10 and newer); elsewhere, and where they are long and cuDNN is faster, neighbours of equal length
-go together to `scaled_dot_product_attention`.
+(PyTorch 2.13: that of 2.11 knows no grouped heads); elsewhere, and on Hopper where they are long, neighbours
+of equal length go together to `scaled_dot_product_attention`.
 """
 
 from itertools import groupby

@@ -2,8 +2,8 @@
 
 The library's own loop calls `scaled_dot_product_attention` once for each screenshot or window (a full HD
 screen has 170 windows), and waits for the GPU three times per layer to learn their lengths. Here all of them
-go to one variable-length FlashAttention kernel on a GPU in half precision; elsewhere, and where they are long
-and cuDNN is faster, neighbours of equal length share a call.
+go to one variable-length FlashAttention kernel on a GPU in half precision; elsewhere, and on Hopper where
+they are long, neighbours of equal length share a call.
 """
 
 from itertools import groupby

@@ -85,9 +85,9 @@ def _rows(
     work = Work.of(model)
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     prompted, decoded, readable = Arm.of(), Arm.of(), Arm.of()
-    for number in range(rounds + 1):  # the first one prepares
+    for number in range(rounds + 1):  # the first one, with few, prepares
         encoder.picture.cache_clear()  # type: ignore[attr-defined]  # of the last round's screens
-        talks = [_Talk(episodes * number + n, encoder) for n in range(episodes)]
+        talks = [_Talk(episodes * number + n, encoder) for n in range(episodes if number else 2)]
         short, long = _replies(scale, encoder, model, talks)
         if number:
             lengths = [len(talk.ids) for talk in talks]
@@ -141,14 +141,14 @@ def _beside_generate(
     """Greedy replies in conversations of a few turns: what each side samples a second."""
     turns, count = scale.layouts[-1].window, scale.episodes[0]
     ours, theirs = Arm.of(), Arm.of()
-    for number in range(rounds + 1):
+    for number in range(rounds + 1):  # the first one, of one turn, prepares
         encoder.picture.cache_clear()  # type: ignore[attr-defined]
         for arm, generated in ((ours, False), (theirs, True)):
             talks = [_Talk(count * number + n, encoder) for n in range(count)]
             longest = turns * (2 * scale.screen[0] * scale.screen[1] // 1024 + scale.decoded + 64)
             engine = None if generated else _engine(model, encoder, scale.decoded, count, longest)
             took = 0.0
-            for _ in range(turns):
+            for _ in range(turns if number else 1):
                 _show(talks, scale)  # before the clock starts, for both
                 finished(machine.device)
                 began = time.perf_counter()

@@ -23,10 +23,12 @@ from tests.bench.rows import Arm, Row, reported
 from tests.support.conversing import screen
 from training.algorithms import ALGORITHMS
 from training.config import UpdateConfig
+from training.dry_run import memory
 from training.inputs.collate import Sample, collate
 from training.inputs.contexts import contexts
 from training.inputs.encoder import Encoder, decode
 from training.learner.learner import Learner
+from training.model.architecture import Architecture
 from training.model.network import Placement
 from training.replay import Group
 
@@ -77,7 +79,8 @@ def _rows(scale: Scale, layout: Layout, machine: Machine, encoder: Encoder, roun
     name = f"{scale.name}: training, {layout.turns} turns, window of {layout.window}"
     limit = Arm.of(machine.products / machine.most)
     yield reported(f"{name} (limit: products alone)", "of peak FLOP/s", utilised, limit=limit)
-    yield reported(f"{name}: memory at its peak", "GB", peak)
+    estimate = Arm.of(_estimate(scale, members[0]) / 1e9)
+    yield reported(f"{name}: memory at its peak (limit: the dry run's estimate)", "GB", peak, limit=estimate)
     image = decode(screens[f"{rounds * scale.trajectories}/0"])
     prepared = seconds(torch.device("cpu"), lambda: encoder.prepare(image))
     yield reported(f"{name}: a screenshot prepared", "ms", Arm.of(1000 * prepared))
@@ -109,6 +112,16 @@ def episode(
         )
         steps.append(Step(name, *scale.screen, output))
     return Trajectory(f"t{seed}", "task", seed, INSTRUCTION, steps, "task_done", Score(1.0))
+
+
+def _estimate(scale: Scale, member: Trajectory) -> int:
+    """Bytes that the dry run expects at the peak of a step whose longest pass is this episode."""
+    sizes, learner = Architecture.of(scale.config), memory.Learner(update_config(scale))
+    ids = [token for context in contexts(member) for token in context.ids]
+    shown = ids.count(scale.config.image_token_id)
+    sampled = sum(sum(context.sampled) for context in contexts(member))
+    longest = memory.Pass(len(ids), sampled, shown, shown // len(member.steps))
+    return memory.held(sizes, learner).total + memory.peak(sizes, learner, longest).total
 
 
 def apart(
