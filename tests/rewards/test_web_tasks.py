@@ -1,7 +1,9 @@
 """Web tasks prove their checks on the real sites: the oracle scores 1, near-misses and nothing done 0."""
 
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -146,6 +148,30 @@ async def test_every_near_miss_is_told_from_the_goal(
         assert unmet or beside, miss
 
 
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_page_on_suites_counts_the_templates(seeded: dict[str, bytes], tmp_path: Path) -> None:
+    for template in TEMPLATES.values():
+        needs(template)
+    copies = cast(SiteDevice, Copies(seeded, tmp_path))
+    stores = {store.site: store for template in TEMPLATES.values() for store in template.stores}
+    state = {key: row for store in stores.values() for key, row in (await store.read(copies)).items()}
+    kinds = Counter(
+        "change" if drawn.goal.parts else "cannot" if drawn.infeasible else "ask"
+        for drawn in (template.make(Random(name), state) for name, template in TEMPLATES.items())
+    )
+    parts = Counter(name.partition("-")[0] for name in TEMPLATES)
+    page = " ".join((Path(__file__).parents[2] / "docs/evaluation.md").read_text().split())
+    told = page.partition("The suite `web` has ")[2].partition("Seeds draw")[0]
+    assert told.startswith(f"{len(TEMPLATES)} templates on five [sites]") and len(stores) == 5
+    order = [parts[name] for name in ("tracker", "data", "shop", "money", "wiki", "across")]
+    assert re.findall(r"(?:: |, |and )(\d+) (?:on|in|across) ", told) == [str(count) for count in order]
+    kinds_told = (
+        f"{kinds['change']} of them change, add or remove rows, {kinds['ask']} ask something "
+        f"and {kinds['cannot']} cannot be done."
+    )
+    assert kinds_told in told
+
+
 def test_no_two_sites_have_a_table_of_the_same_name() -> None:
     stores = {store.site: store for template in TEMPLATES.values() for store in template.stores}
     tables = [table for store in stores.values() for table in store.tables]
@@ -178,7 +204,9 @@ async def proved(name: str, seed: int, device: BrowserWithSites) -> None:
 
 @pytest.mark.browser
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("name", ["tracker-triage", "data-discard", "shop-save", "across-cancel"])
+@pytest.mark.parametrize(
+    "name", ["tracker-triage", "data-discard", "shop-save", "across-cancel", "across-bought"]
+)
 async def test_the_oracle_solves_it_through_the_interface(name: str, device: BrowserWithSites) -> None:
     await proved(name, 1_000_000_000, device)
 

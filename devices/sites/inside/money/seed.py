@@ -8,6 +8,7 @@ from random import Random
 from application import application  # type: ignore[import-not-found]
 from ihatemoney.models import Bill, LoggingMode, Person, Project, db  # type: ignore[import-not-found]
 from ihatemoney.utils import generate_password_hash  # type: ignore[import-not-found]
+from sqlalchemy import text  # type: ignore[import-not-found]
 from werkzeug import security
 
 PASSWORD = "timetable"
@@ -43,6 +44,11 @@ def main() -> None:
             db.session.flush()
             for thing in things:
                 db.session.add(_bill(random, thing, members))
+                db.session.flush()  # one by one: the history of what is flushed together has no fixed order
+        db.session.commit()
+        db.session.execute(
+            text('UPDATE "transaction" SET issued_at = :began'), {"began": f"{_BEGAN} 00:00:00.000000"}
+        )
         db.session.commit()
 
 

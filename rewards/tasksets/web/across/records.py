@@ -1,18 +1,15 @@
-"""Tasks across two sites: what one of them says goes into the other, or both have to change."""
+"""Tasks across two of the sites of records: tracker, counters, shop and shared bills."""
 
 import random
 
 from rewards.tasksets.web.data import forms
-from rewards.tasksets.web.data.rows import COUNTERS
 from rewards.tasksets.web.goal import Goal, Row, State, id_of, rows_of
 from rewards.tasksets.web.hands import Hands
 from rewards.tasksets.web.money import bills
-from rewards.tasksets.web.money.rows import MONEY
 from rewards.tasksets.web.shop import buying, desk
-from rewards.tasksets.web.shop.rows import ME, SHOP
-from rewards.tasksets.web.template import Scenario, Template
+from rewards.tasksets.web.shop.rows import ME
+from rewards.tasksets.web.template import Scenario
 from rewards.tasksets.web.tracker import issues
-from rewards.tasksets.web.tracker.rows import TRACKER
 
 # -- tracker and data -------------------------------------------------------------------------------------
 
@@ -210,22 +207,3 @@ def share(rng: random.Random, state: State) -> Scenario:
         bills.adds(state, bill),
         near_misses={"another order": Goal(added=[("bill", {**goal, "amount": other["total"]})])},
     )
-
-
-TEMPLATES = tuple(
-    Template(f"across-{name}", stores, steps, make)
-    for name, stores, steps, make in (
-        ("pass-on", (COUNTERS, TRACKER), 14, pass_on),
-        ("report-twice", (COUNTERS, TRACKER), 18, report_twice),
-        ("close-both", (COUNTERS, TRACKER), 14, close_both),
-        ("busiest-title", (TRACKER, COUNTERS), 15, busiest_title),
-        ("ask-load", (TRACKER, COUNTERS), 14, ask_load),
-        ("equip", (SHOP, COUNTERS), 12, equip),
-        ("ask-cost", (SHOP, COUNTERS), 12, ask_cost),
-        ("crew", (COUNTERS, SHOP), 14, stock_for_repairs),
-        ("refer", (TRACKER, SHOP), 14, refer),
-        ("largest-order", (SHOP, TRACKER), 18, largest_order),
-        ("cancel", (SHOP, TRACKER), 15, cancel),
-        ("share", (SHOP, MONEY), 12, share),
-    )
-)
