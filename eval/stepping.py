@@ -102,11 +102,17 @@ class Episode:
     """
 
     def __init__(
-        self, slot: DeviceSlot, max_steps: int | None = None, frame: Any = "png", *, eager: bool = False
+        self,
+        slot: DeviceSlot,
+        max_steps: int | None = None,
+        frame: Any = "png",
+        *,
+        eager: bool = False,
+        tree: bool = False,
     ) -> None:
         self._slot = slot
         self._max_steps = max_steps
-        self._spec = ObserveSpec(frame=frame)
+        self._spec = ObserveSpec(frame=frame, tree=tree)
         self._eager = eager
         self._running: _Running | None = None
 
@@ -124,20 +130,29 @@ class Episode:
         return instruction, shown
 
     async def step(self, actions: Sequence[Action]) -> Stepped:
+        return await self._guarded(actions, over=False)
+
+    async def finish(self) -> Stepped:
+        """End the episode where it is, for an agent that stopped without a word, and score its state."""
+        return await self._guarded((), over=True)
+
+    async def _guarded(self, actions: Sequence[Action], over: bool) -> Stepped:
         running = self._running
         if running is None:
             raise RuntimeError("reset the environment first: its episode has ended")
         running.steps += 1
         info: dict[str, Any] = {"instruction": running.instruction}
         try:
-            return await self._step(running, actions, info)
+            return await self._step(running, actions, info, over)
         except FaultError as error:
             self._running = None
             fault = error.fault
             info["fault"] = {"origin": fault.origin, "code": fault.code, "message": fault.message}
             return Stepped(_as_before(running.shown), 0.0, False, True, info)
 
-    async def _step(self, running: _Running, actions: Sequence[Action], info: dict[str, Any]) -> Stepped:
+    async def _step(
+        self, running: _Running, actions: Sequence[Action], info: dict[str, Any], over: bool
+    ) -> Stepped:
         task = running.task
         acted, ends = split_at_end(actions)
         shown = _as_before(running.shown)
@@ -146,7 +161,7 @@ class Episode:
             shown = running.shown = await self._slot.run(lambda device: device.act(acted, asked))
             if shown.action_error:
                 info["action_error"] = shown.action_error
-        terminated = bool(ends) or (bool(acted) and task.ended(running.shown))
+        terminated = over or bool(ends) or (bool(acted) and task.ended(running.shown))
         limit = task.max_steps if self._max_steps is None else self._max_steps
         truncated = not terminated and running.steps >= limit
         over = terminated or truncated
