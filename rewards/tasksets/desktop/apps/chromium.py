@@ -50,9 +50,10 @@ def _shown(first: str, pages: Mapping[str, bytes], *more: str) -> list[dict[str,
     return [*laid, launched(*_BROWSER, *map(_address, (first, *more))), window("Chromium")]
 
 
-def _at(address: str) -> Play:
-    """Go to an address in the tab in front."""
-    return [keys("Control+l"), typed(address, submit=True), pause(0.5), _IDLE]
+def _at(name: str) -> Play:
+    """Go to the page of this name in the tab in front, and wait until its title is there."""
+    going = [keys("Control+l"), _IDLE, typed(_address(f"{name}.html"), submit=True)]
+    return [*going, wait_for(name.title()), _IDLE]
 
 
 def _ready(title: str = "Chromium") -> Play:
@@ -110,9 +111,9 @@ def _cheapest(random: Random) -> Scenario:
         "Leave the page of that shop open in the tab in front.",
         _shown("shops.html", pages),
         ruled("is_expected_active_tab", _TAB, type="url", url=_address(f"{best}.html")),
-        [*_ready("Shops"), *_at(_address(f"{best}.html"))],
+        [*_ready("Shops"), *_at(best)],
         {
-            "without postage": [*_ready("Shops"), *_at(_address(f"{second}.html"))],
+            "without postage": [*_ready("Shops"), *_at(second)],
             "the list": _ready("Shops"),
         },
         pages,
@@ -137,7 +138,7 @@ def _open_two(random: Random) -> Scenario:
     pages["index.html"] = _page("Index", f"<ul>{links}</ul>")
 
     def beside(*names: str) -> Play:
-        opening = [step for name in names for step in (keys("Control+t"), *_at(_address(f"{name}.html")))]
+        opening = [step for name in names for step in (keys("Control+t"), _IDLE, *_at(name))]
         return [*_ready("Index"), *opening]
 
     return Scenario(
@@ -148,7 +149,7 @@ def _open_two(random: Random) -> Scenario:
         beside(first, second),
         {
             "one": beside(first),
-            "in place of it": [*_ready("Index"), *_at(_address(f"{first}.html")), *beside(second)[2:]],
+            "in place of it": [*_ready("Index"), *_at(first), *beside(second)[2:]],
             "another one": beside(first, other),
         },
         pages,
