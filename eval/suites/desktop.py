@@ -2,6 +2,13 @@
 
 from eval.suites.suite import Suite
 from rewards.tasksets.desktop import PROGRAMS, TEMPLATES
+from rewards.tasksets.desktop.scenario import Template
+
+
+def _solved(one: Template) -> str:
+    """How its proof solves it, if it can be."""
+    return ("by screen" if one.screen else "by files") if one.feasible else "cannot be"
+
 
 DESKTOP = Suite(
     name="desktop",
@@ -15,7 +22,7 @@ DESKTOP = Suite(
     oracle=False,
     programs={name: PROGRAMS[one.apps[0]] for name, one in TEMPLATES.items()},
     groups={
-        "app": {name: one.apps[0] for name, one in TEMPLATES.items()},
-        "solved": {name: "by screen" if one.screen else "by files" for name, one in TEMPLATES.items()},
+        "app": {name: one.app for name, one in TEMPLATES.items()},
+        "solved": {name: _solved(one) for name, one in TEMPLATES.items()},
     },
 )

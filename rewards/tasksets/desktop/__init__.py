@@ -5,14 +5,13 @@ from pathlib import Path
 from random import Random
 
 from guiagent.errors import UsageError
-from rewards.tasksets.desktop import office, programs, system
-from rewards.tasksets.desktop.scenario import HOST, Template, document
+from rewards.tasksets.desktop.apps import TEMPLATES
+from rewards.tasksets.desktop.scenario import HOST, document
 from rewards.tasksets.desktop.task import DesktopTask
 from rewards.tasksets.osworld.schema import read
 
-TEMPLATES: dict[str, Template] = {
-    one.name: one for module in (system, office, programs) for one in module.TEMPLATES
-}
+__all__ = ["PROGRAMS", "TEMPLATES", "DesktopTask", "DesktopTasks", "export"]
+
 PROGRAMS = {
     "chrome": "chromium",
     "editor": "mousepad",

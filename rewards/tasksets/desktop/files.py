@@ -1,20 +1,23 @@
-"""Files of desktop tasks, made by seeded programs: workbooks, documents, slides, pictures, sounds."""
+"""Files of desktop tasks, made by seeded programs: workbooks, documents, slides, pictures, sounds, mail."""
 
 import io
 import math
-import struct
 import wave
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from PIL import Image, ImageDraw
 
+_RATE = 4000  # samples of a sound in a second, a byte each
 Cell = str | int | float | None
+Rows = Sequence[Sequence[Cell]]
+Finish = Callable[[Any], None]
+"""Changes a document of openpyxl, python-docx or python-pptx before it is saved."""
 
 
-def workbook(rows: Sequence[Sequence[Cell]]) -> bytes:
-    """An XLSX of one sheet."""
+def workbook(rows: Rows, more: Mapping[str, Rows] | None = None, finish: Finish | None = None) -> bytes:
+    """An XLSX of one sheet, named Sheet, and of `more` by name."""
     from openpyxl import Workbook
 
     book = Workbook()
@@ -22,20 +25,24 @@ def workbook(rows: Sequence[Sequence[Cell]]) -> bytes:
     assert sheet is not None
     for row in rows:
         sheet.append(list(row))
-    return _saved(book)
+    for name, others in (more or {}).items():
+        another = book.create_sheet(name)
+        for row in others:
+            another.append(list(row))
+    return _saved(book, finish)
 
 
-def letter(paragraphs: Sequence[str]) -> bytes:
+def letter(paragraphs: Sequence[str], finish: Finish | None = None) -> bytes:
     """A DOCX of plain paragraphs."""
     from docx import Document
 
     document = Document()
     for text in paragraphs:
         document.add_paragraph(text)
-    return _saved(document)
+    return _saved(document, finish)
 
 
-def slides(titles: Sequence[str]) -> bytes:
+def slides(titles: Sequence[str], finish: Finish | None = None) -> bytes:
     """A PPTX with a title on each slide."""
     from pptx import Presentation
 
@@ -44,7 +51,7 @@ def slides(titles: Sequence[str]) -> bytes:
         slide = deck.slides.add_slide(deck.slide_layouts[5])
         assert slide.shapes.title is not None
         slide.shapes.title.text = title
-    return _saved(deck)
+    return _saved(deck, finish)
 
 
 def picture(random: Random, size: tuple[int, int]) -> Image.Image:
@@ -64,17 +71,30 @@ def png(image: Image.Image) -> bytes:
     return file.getvalue()
 
 
-def tone(seconds: int = 2, hertz: float = 440.0) -> bytes:
-    """A WAV of a sine."""
+def tone(seconds: int = 2, hertz: int = 440) -> bytes:
+    """A WAV of a sine; a second of it is a whole number of waves, so that seconds can be repeated."""
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
-        sound.setparams((1, 2, 8000, 0, "NONE", ""))
-        samples = (int(8000 * math.sin(2 * math.pi * hertz * t / 8000)) for t in range(8000 * seconds))
-        sound.writeframes(b"".join(struct.pack("<h", sample) for sample in samples))
+        sound.setparams((1, 1, _RATE, 0, "NONE", ""))
+        second = bytes(int(128 + 100 * math.sin(2 * math.pi * hertz * t / _RATE)) for t in range(_RATE))
+        sound.writeframes(second * seconds)
     return file.getvalue()
 
 
-def _saved(made: Any) -> bytes:
+def mail(sender: str, subject: str, text: str, day: int = 1) -> str:
+    """A message as it stands in an mbox of Thunderbird's, which files it under January `day`."""
+    return (
+        f"From - Mon Jan {day:2d} 10:00:00 2024\n"
+        "X-Mozilla-Status: 0001\nX-Mozilla-Status2: 00000000\n"
+        f"Message-ID: <{subject.lower().replace(' ', '-')}-{day}@example.org>\n"
+        f"Date: {day} Jan 2024 10:00:00 +0000\nFrom: {sender}@example.org\nTo: user@example.org\n"
+        f"Subject: {subject}\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\n{text}\n\n"
+    )
+
+
+def _saved(made: Any, finish: Finish | None) -> bytes:
+    if finish is not None:
+        finish(made)
     file = io.BytesIO()
     made.save(file)
     return file.getvalue()

@@ -3,11 +3,22 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from random import Random
 from typing import Any
 
 from guiagent.actions import Action, KeyChord, Type
-from rewards.tasksets.osworld.steps import ActivateWindow, Download, Execute, RemoteFile, Sleep, Step, Until
+from rewards.tasksets.osworld.steps import (
+    ActivateWindow,
+    Download,
+    Execute,
+    Launch,
+    Open,
+    RemoteFile,
+    Sleep,
+    Step,
+    Until,
+)
 
 HOST = "desktop.invalid"  # in the addresses of the files; nothing is ever looked up there
 HOME = "/home/user"
@@ -41,13 +52,20 @@ class Scenario:
 class Template:
     """A task of the suite: its name, its applications, and its scenario for a seeded generator.
 
-    `screen` says that the solution goes through the interface alone.
+    `screen` says that the solution goes through the interface alone; `feasible` that there is one. Where
+    there is none, saying so is right.
     """
 
     name: str
     apps: tuple[str, ...]
     make: Callable[[Random], Scenario]
     screen: bool = False
+    feasible: bool = True
+
+    @property
+    def app(self) -> str:
+        """The application that it is counted with, or OSWorld's word for several."""
+        return self.apps[0] if len(self.apps) == 1 else "multi_apps"
 
 
 def document(template: Template, scenario: Scenario) -> bytes:
@@ -88,6 +106,11 @@ def launched(*command: str) -> dict[str, Any]:
     return {"type": "launch", "parameters": {"command": list(command)}}
 
 
+def opened_by(program: str, path: str) -> list[dict[str, Any]]:
+    """Set-up steps that open a file with a program and wait for its window."""
+    return [launched(program, path), window(PurePosixPath(path).name)]
+
+
 def ran(command: str) -> dict[str, Any]:
     return {"type": "execute", "parameters": {"command": command, "shell": True}}
 
@@ -116,8 +139,55 @@ def compared(metric: str, path: str, gold: str, **options: Any) -> dict[str, Any
     }
 
 
+def both(*evaluators: Mapping[str, Any]) -> dict[str, Any]:
+    """An evaluator: all of these hold."""
+    keys = ("func", "result", "expected", "options")
+    return {key: [one.get(key) for one in evaluators] for key in keys}
+
+
 def ruled(metric: str, result: Mapping[str, Any], **rules: Any) -> dict[str, Any]:
     return {"func": metric, "result": dict(result), "expected": {"type": "rule", "rules": rules}}
+
+
+def edited(
+    instruction: str,
+    path: str,
+    before: bytes,
+    gold: bytes,
+    check: Callable[[str], Mapping[str, Any]],
+    misses: Mapping[str, bytes],
+    *,
+    begin: Sequence[Mapping[str, Any]] = (),
+    solution: Play = (),
+    unsaved: Play = (),
+) -> Scenario:
+    """A task that makes one file of another.
+
+    Args:
+        path: where the file lies on the desktop, at first as `before`.
+        check: the evaluator, by the name of the gold file.
+        misses: near-misses by name, as contents of the file.
+        begin: set-up steps after the file is there.
+        solution: through the interface; without one the gold file is laid down.
+        unsaved: the near-miss that does all of it and does not save; none if it is empty.
+    """
+    file = PurePosixPath(path)
+    laid = {miss: f"{miss.replace(' ', '-')}{file.suffix}" for miss in misses}
+    gold_name = f"gold{file.suffix}"
+    plays: dict[str, Play] = {miss: [lay(name, path)] for miss, name in laid.items()}
+    return Scenario(
+        instruction,
+        [placed(file.name, path), *begin],
+        check(gold_name),
+        solution or [lay(gold_name, path)],
+        plays | ({"not saved": unsaved} if unsaved else {}),
+        {file.name: before, gold_name: gold} | {laid[miss]: data for miss, data in misses.items()},
+    )
+
+
+TERMINAL = (launched("xterm"), window("xterm"))
+"""Set-up steps: a terminal is open, in the home folder."""
+_OVER = "/tmp/over"
 
 
 # Parts of solutions.
@@ -129,8 +199,28 @@ def shell(command: str) -> Step:
     return Execute(command, True)
 
 
+def until(command: str) -> Step:
+    """Wait until a command of the guest ends with 0."""
+    return Execute(command, True, until=Until(returncode=0))
+
+
+def start(*command: str) -> Step:
+    return Launch(list(command))
+
+
+def open_file(path: str) -> Step:
+    """Open a file with its program, and wait for the window."""
+    return Open(path)
+
+
 def wait_for(title: str) -> Step:
     return ActivateWindow(window_name=title)
+
+
+def in_terminal(command: str) -> Play:
+    """Type a command into the terminal that is open, and wait until it has ended."""
+    line = f"{command}; touch {_OVER}"
+    return [wait_for("xterm"), pause(0.5), typed(line, submit=True), until(f"test -e {_OVER}")]
 
 
 def quiet(program: str) -> Step:

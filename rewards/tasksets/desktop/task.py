@@ -66,6 +66,8 @@ class DesktopTask:
         self._inner = self._folder = None
 
     async def oracle(self, device: Device) -> Ending:
+        if self.file.infeasible:
+            return Ending(claim="infeasible")
         return await self._played(self.scenario.solution, device)
 
     async def mutate(self, mutant: str, device: Device) -> Ending:
