@@ -56,7 +56,8 @@ def test_what_a_suite_lacks_is_one_line_before_anything_starts(tmp_path: Path) -
     both = find_suite("desktop").only(["os-*", "gimp-*", "vlc-*"])
     with pytest.raises(MissingProgram) as raised:
         require_applications(both, tmp_path)
-    assert str(raised.value).startswith("5 of 11 tasks")
+    lacking = [task for task in both.tasks if task.startswith(("gimp-", "vlc-"))]
+    assert str(raised.value).startswith(f"{len(lacking)} of {len(both.tasks)} tasks")
     assert "(gimp, vlc): sudo scripts/farm desktop applications" in str(raised.value)
 
 

@@ -46,9 +46,9 @@ def aim(case: schemathesis.Case, service: Service) -> None:
     if isinstance(case.body, dict):
         if lease and isinstance(case.body.get("token"), int):
             case.body["token"] = lease["token"]
-        for name in ("wait_s", "deadline_s"):
+        for name, patience in (("wait_s", 5.0), ("deadline_s", 5.0), ("poll_s", 0.5)):
             if isinstance(case.body.get(name), int | float) and case.body[name] > 0:
-                case.body[name] = 5.0
+                case.body[name] = patience
     if lease and isinstance(case.query, dict) and "token" in case.query:
         case.query["token"] = lease["token"]
 
