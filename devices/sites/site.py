@@ -98,5 +98,10 @@ def inside(name: str) -> Path:
     return _INSIDE / name
 
 
+def python(name: str, script: str, *arguments: object) -> Program:
+    """A script of `inside(name)`, run by the Python of the application's own environment."""
+    return Program((str(home(name) / "bin/python"), str(inside(name) / script), *map(str, arguments)))
+
+
 def is_installed(name: str) -> bool:
     return (home(name) / "installed").is_file()

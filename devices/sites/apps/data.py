@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-from devices.sites.site import Program, Site, home, inside
+from devices.sites.site import Program, Site, home, inside, python
 
 _NAME = "data"
-
-
-def _seed(data: Path) -> Program:
-    return Program((str(home(_NAME) / "bin/python"), str(inside(_NAME) / "seed.py"), str(data)))
 
 
 def _command(data: Path, port: int) -> Program:
@@ -27,7 +23,7 @@ def _command(data: Path, port: int) -> Program:
 DATA_SITE = Site(
     _NAME,
     "Datasette 0.65.5",
-    _seed,
+    lambda data: python(_NAME, "seed.py", data),
     _command,
     ready="/-/versions.json",
     databases=("counters.db",),
