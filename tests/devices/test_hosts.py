@@ -306,6 +306,23 @@ async def test_a_lease_whose_end_was_not_stored_lives_on_in_the_next_process(
             await device.reset(3, ResetSpec(), NOTHING)
 
 
+async def test_a_host_serves_a_pool_whose_state_was_removed(tmp_path: Path) -> None:
+    """The new pool counts its tokens from one again, below those that the host has seen."""
+    async with Line(0) as line, host(line.url, "far", 1), FarmClient(line.url, TOKEN) as client:
+        async with farm_of(tmp_path / "before") as before:
+            line.to = port_of(before)
+            await ready(client, 1)
+            for _ in range(3):
+                async with client.lease("sim") as last:
+                    await last.observe(NOTHING)
+        async with farm_of(tmp_path / "after") as after:
+            line.to = port_of(after)
+            await ready(client, 1)
+            device = await client.lease("sim")
+            assert device.token < last.token
+            await device.observe(NOTHING)
+
+
 async def test_a_grant_of_which_nobody_knew_whether_it_is_stored_is_the_next_processs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

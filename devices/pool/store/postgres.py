@@ -51,7 +51,8 @@ _MIGRATIONS = (  # from each version to the next; a new database takes them all
         one boolean PRIMARY KEY DEFAULT true CHECK (one), version integer NOT NULL, epoch bigint NOT NULL,
         committed bigint NOT NULL, url text NOT NULL, seen timestamptz NOT NULL
     );
-    INSERT INTO leader (version, epoch, committed, url, seen) VALUES (0, 0, 0, '', now());
+    INSERT INTO leader (version, epoch, committed, url, seen)
+        VALUES (0, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, 0, '', now());
     CREATE TABLE devices (id text PRIMARY KEY, token bigint NOT NULL);
     CREATE TABLE leases (
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text NOT NULL UNIQUE, device text NOT NULL,

@@ -93,7 +93,9 @@ class Remembered:
     leases: list[Lease] = field(default_factory=list)
     ends: dict[str, Fault] = field(default_factory=dict)  # the most recent ones
     marks: list[Marked] = field(default_factory=list)
-    epoch: int = 0  # of the process that reads it: higher than that of every process before
+    # Of the process that reads it: higher than that of every process before. A new database begins with the
+    # milliseconds since 1970, so that hosts which outlive a former one listen to its processes.
+    epoch: int = 0
     overlap_s: float = 0.0  # for how long that process may still renew leases, which is not stored
 
 

@@ -44,7 +44,7 @@ _MIGRATIONS = (  # from each version to the next; a new file takes them all
     """,
     """
     CREATE TABLE leader (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL);
-    INSERT INTO leader VALUES (1, 0);
+    INSERT INTO leader VALUES (1, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER));
     """,
 )
 
