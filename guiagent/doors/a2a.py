@@ -97,6 +97,7 @@ class Front(AgentExecutor):
             await self._close(task)
             await updater.reject(_said(updater, str(error)))
             return
+        handed.errand.attend()
         handed.resting.clear()
         try:
             await updater.start_work()
@@ -132,14 +133,16 @@ class Front(AgentExecutor):
             await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
     def _take(self, task: str, updater: Any) -> _Handed:
-        async def forgotten() -> None:
-            del self._handed[task]
+        async def given_back() -> None:
             idle_s = self._desk.settings.idle_s
             await updater.failed(
                 _said(updater, f"nobody answered within {idle_s:g} s: the device was given back")
             )
 
-        self._handed[task] = _Handed(self._desk.take(forgotten))
+        def forget() -> None:
+            del self._handed[task]
+
+        self._handed[task] = _Handed(self._desk.take(forget, given_back))
         return self._handed[task]
 
     async def _close(self, task: str) -> None:

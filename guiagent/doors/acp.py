@@ -70,7 +70,7 @@ class Front:
 
     async def new_session(self, cwd: str, **_: Any) -> NewSessionResponse:
         if len(self._sessions) >= _MOST_SESSIONS:
-            raise RequestError(_INVALID_REQUEST, f"there are {_MOST_SESSIONS} sessions already")
+            self._drop_one()
         name = secrets.token_hex(8)
         self._sessions[name] = _Session()
         return NewSessionResponse(session_id=name)
@@ -80,7 +80,7 @@ class Front:
         if session.running is not None:
             raise RequestError(_INVALID_REQUEST, "this session has a task under way: cancel it, or wait")
 
-        async def forgotten() -> None:
+        def forget() -> None:
             session.errand = None
 
         async def tell(step: AgentStep) -> None:
@@ -90,7 +90,8 @@ class Front:
         try:
             words = words_of(prompt)
             if session.errand is None:
-                session.errand = self._desk.take(forgotten)
+                session.errand = self._desk.take(forget)
+            session.errand.attend()
             session.running = asyncio.create_task(session.errand.run(words, tell))
             outcome = await session.running
         except UsageError as error:
@@ -117,6 +118,14 @@ class Front:
         if session is not None and session.running is not None:
             session.cancelled = True
             session.running.cancel()
+
+    def _drop_one(self) -> None:
+        """Drop the oldest session without a device: the protocol has no word for the end of one."""
+        for name, session in self._sessions.items():
+            if session.errand is None and session.running is None:
+                del self._sessions[name]
+                return
+        raise RequestError(_INVALID_REQUEST, f"{_MOST_SESSIONS} sessions have devices already")
 
     def _session(self, name: str) -> _Session:
         if name not in self._sessions:

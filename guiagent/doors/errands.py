@@ -25,6 +25,7 @@ _LONGEST = 500  # characters of what is told of an action, a page, a question
 _DEEDS = 20  # of a person who had the device, that the policy is told
 
 Tell = Callable[[AgentStep], Awaitable[None]]
+GivenBack = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +99,15 @@ class Desk:
         self.farm, self.policy, self.settings = farm, policy, settings
         self.open: set[Errand] = set()
 
-    def take(self, forgotten: Callable[[], Awaitable[None]]) -> "Errand":
-        """Take one on; `forgotten` is called when its device was given back for want of a next message.
+    def take(self, forget: Callable[[], None], given_back: GivenBack | None = None) -> "Errand":
+        """Take one on, until a next message does not come: `forget` is called when no more may find it,
+        `given_back` once its device was given back.
 
         Raises UsageError if there are as many as there may be.
         """
         if len(self.open) >= self.settings.most:
             raise UsageError(f"{self.settings.most} tasks are under way, which is as many as there may be")
-        errand = Errand(self, forgotten)
+        errand = Errand(self, forget, given_back)
         self.open.add(errand)
         return errand
 
@@ -117,14 +119,19 @@ class Desk:
 class Errand:
     """A task and the device leased for it, until it is closed: by its client, a fault, or silence."""
 
-    def __init__(self, desk: Desk, forgotten: Callable[[], Awaitable[None]]) -> None:
-        self._desk, self._forgotten = desk, forgotten
+    def __init__(self, desk: Desk, forget: Callable[[], None], given_back: GivenBack | None) -> None:
+        self._desk, self._forget, self._given_back = desk, forget, given_back
         self._device: LeasedDevice | None = None
         self._task = ""
         self._question = ""  # that the next message answers
         self._help: asyncio.Task[HelpAnswer] | None = None
         self._silence: asyncio.TimerHandle | None = None
-        self._forgetting: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    def attend(self) -> None:
+        """End the silence: a message has come. To be called as soon as the errand was found for it."""
+        if self._silence is not None:
+            self._silence.cancel()
 
     async def run(self, words: str, tell: Tell) -> Outcome:
         """Carry out what a message of the client says; `tell` is awaited with every step.
@@ -132,8 +139,6 @@ class Errand:
         The device is kept for the next message, except after a fault. Who is cancelled has given it back.
         Raises UsageError, without a device then, for what can never be.
         """
-        if self._silence is not None:
-            self._silence.cancel()
         try:
             outcome = await self._carried_out(words, tell)
         except FaultError as error:
@@ -144,20 +149,23 @@ class Errand:
         if outcome.status == "fault":
             await self.close()
         elif self._device is not None:
-            self._silence = asyncio.get_running_loop().call_later(self._desk.settings.idle_s, self._forget)
+            self._silence = asyncio.get_running_loop().call_later(self._desk.settings.idle_s, self._end)
         return outcome
 
     async def close(self) -> None:
         """Give the device back. Nothing is done with it after this, whatever was under way."""
-        if self._silence is not None:
-            self._silence.cancel()
+        self.attend()
+        if self._ending is not None and self._ending is not asyncio.current_task():
+            await asyncio.gather(self._ending, return_exceptions=True)
         if self._help is not None:
             self._help.cancel()
             await asyncio.gather(self._help, return_exceptions=True)
         device, self._device = self._device, None
-        if device is not None:
-            await device.close()
-        self._desk.open.discard(self)
+        try:
+            if device is not None:
+                await device.close()
+        finally:
+            self._desk.open.discard(self)
 
     async def _carried_out(self, words: str, tell: Tell) -> Outcome:
         if not words.strip():
@@ -203,12 +211,14 @@ class Errand:
             raise UsageError(f"a task has at most {_MAX_WORDS} characters, with all that is added to it")
         return task
 
-    def _forget(self) -> None:
-        self._forgetting = asyncio.create_task(self._end_in_silence())
+    def _end(self) -> None:
+        self._forget()  # before anything is awaited: a message that comes meanwhile is none of this errand's
+        self._ending = asyncio.create_task(self._end_in_silence())
 
     async def _end_in_silence(self) -> None:
         await self.close()
-        await self._forgotten()
+        if self._given_back is not None:
+            await self._given_back()
 
 
 def answered(task: str, question: str, words: str, help: HelpAnswer) -> str:

@@ -30,7 +30,7 @@ from PIL import Image
 from devices.api.server import Running, running
 from guiagent import wire
 from guiagent.agent import Limits
-from guiagent.client import FarmClient
+from guiagent.client import FarmClient, LeasedDevice
 from guiagent.doors.acp import Lines, serve
 from guiagent.doors.errands import MAX_MESSAGE, Desk, Settings
 from tests.support.canvas_device import DRIVERS, TOKEN, CanvasDevice, farm_of
@@ -239,6 +239,43 @@ async def test_a_device_is_given_back_in_silence(tmp_path: Path) -> None:
             while bench.leases:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert (await bench.say(session, "[]")).stop_reason == "end_turn"
+
+
+async def test_a_message_that_comes_while_a_device_is_given_back_has_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing, go_on = asyncio.Event(), asyncio.Event()
+    close = LeasedDevice.close
+
+    async def late(device: LeasedDevice) -> None:
+        closing.set()
+        await go_on.wait()
+        await close(device)
+
+    async with bench_of(tmp_path, idle_s=0.5) as bench:
+        session = await bench.session()
+        await bench.say(session, f"[{CLICK}]")
+        monkeypatch.setattr(LeasedDevice, "close", late)
+        async with asyncio.timeout(10):
+            await closing.wait()
+        assert (await bench.say(session, "[]")).stop_reason == "end_turn"
+        assert bench.leases == 2
+        go_on.set()
+        async with asyncio.timeout(10):
+            while bench.leases == 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert (await bench.say(session, "[]")).stop_reason == "end_turn"
+        assert bench.leases == 1  # the session still has the second one
+
+
+async def test_sessions_without_a_device_make_room_for_new_ones(bench: Bench) -> None:
+    first = await bench.session()
+    await bench.say(first, f"[{CLICK}]")
+    second = await bench.session()
+    for _ in range(64):
+        await bench.session()
+    assert (await bench.say(first, "[]")).stop_reason == "end_turn"
+    assert "there is no session" in str(await bench.refusal(second, text_block("[]")))
 
 
 async def test_mistakes_are_lines_and_the_session_goes_on(tmp_path: Path) -> None:
