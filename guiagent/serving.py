@@ -126,6 +126,36 @@ class _Server(uvicorn.Server):
         yield
 
 
+def with_limit(app: App, most: int) -> App:
+    """An ASGI application whose requests have at most `most` bytes; longer ones are answered 413."""
+
+    async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await app(scope, receive, send)
+        body = bytearray()
+        while (message := await receive())["type"] == "http.request":
+            body += message.get("body", b"")
+            if len(body) > most:
+                await _refuse(send, 413, f"a request has at most {most} bytes\n", [])
+                return
+            if not message.get("more_body", False):
+                break
+        whole = [{**message, "body": bytes(body)}]
+
+        async def replayed() -> Any:
+            return whole.pop() if whole else await receive()
+
+        await app(scope, replayed, send)
+
+    return bounded
+
+
+async def _refuse(send: Send, status: int, line: str, headers: list[tuple[bytes, bytes]]) -> None:
+    told = [*headers, (b"content-type", b"text/plain")]
+    await send({"type": "http.response.start", "status": status, "headers": told})
+    await send({"type": "http.response.body", "body": line.encode()})
+
+
 def with_token(app: App, token: str) -> App:
     """An ASGI application that answers only requests and WebSockets with the bearer token."""
     if len(token) < _SHORTEST_TOKEN:
@@ -138,10 +168,8 @@ def with_token(app: App, token: str) -> App:
         if kind == "lifespan" or hmac.compare_digest(given, wanted):
             await app(scope, receive, send)
         elif kind == "http":
-            headers = [(b"www-authenticate", b"Bearer"), (b"content-type", b"text/plain")]
-            line = b"send the token of this server as a bearer token\n"
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": line})
+            line = "send the token of this server as a bearer token\n"
+            await _refuse(send, 401, line, [(b"www-authenticate", b"Bearer")])
         else:  # a WebSocket that is closed before it was accepted is answered 403
             await receive()
             await send({"type": "websocket.close", "code": 1008})

@@ -66,6 +66,8 @@ class Helping:
             if asked is not None and asked.open:
                 raise UsageError(f"{lease.device} has asked for a person already; ask again with that key")
             asked = self._new(lease, request)
+        if request.withdraw and asked.state == "waiting":
+            asked.end("nobody")
         asked.heard = self._now()
         wait_s = min(request.poll_s, max(asked.until - self._now(), 0.0)) if asked.open else 0.0
         try:

@@ -318,7 +318,7 @@ class PoolService:
     async def ask_help(self, tenant: str, lease_id: str, request: HelpRequest) -> HelpAnswer:
         """Ask for a person to drive the device for a while; see `Helping.ask`."""
         lease, host = self._holder(tenant, lease_id, request.token)
-        if not self.helping.reason(lease_id):
+        if not self.helping.reason(lease_id) and not request.withdraw:
             self._note(lease, host, f"asks for a person: {request.reason}")
         answer = await self.helping.ask(lease, request)
         self.require_held(tenant, lease_id)  # it may have ended meanwhile

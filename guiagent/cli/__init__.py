@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from guiagent.cli import dialects, doors, formats, mcp, proxy, replay
+from guiagent.cli import agents, dialects, doors, formats, mcp, proxy, replay
 from guiagent.cli.common import place
 from guiagent.cli.common.plain import plain_lines
 from guiagent.cli.evaluate import grounding, leaderboard, tasks
@@ -33,6 +33,7 @@ app.add_typer(judge.app, name="judge")
 app.add_typer(propose.app)
 app.add_typer(dialects.app, name="dialects")
 app.add_typer(mcp.app)
+app.add_typer(agents.app)
 app.add_typer(doors.app)
 app.add_typer(proxy.app)
 app.add_typer(formats.app)

@@ -15,7 +15,14 @@ from guiagent.actions import ACTIONS, Action, Wait
 from guiagent.client.http import Answer
 from guiagent.client.tunnel import Tunnel
 from guiagent.client.verbs import Verbs
-from guiagent.errors import FaultError, InfrastructureError, LeaseError, MissingProgram, UsageError
+from guiagent.errors import (
+    FaultError,
+    GuiAgentError,
+    InfrastructureError,
+    LeaseError,
+    MissingProgram,
+    UsageError,
+)
 from guiagent.types import Capabilities, CommandResult, Health, Observation, ObserveSpec, ResetSpec
 
 if TYPE_CHECKING:
@@ -85,6 +92,7 @@ class LeasedDevice(Verbs):
         self._request = request
         self._ttl = request.ttl_s
         self._keys = (f"{secrets.token_hex(4)}-{number}" for number in itertools.count())
+        self._asks: wire.HelpRequest | None = None
         self._tunnels: dict[str, Tunnel] = {}
         self._loop = asyncio.get_running_loop()
         self._renewed = self._loop.time()
@@ -164,15 +172,29 @@ class LeasedDevice(Verbs):
 
         Until then this lease can look and not act. `wait_s`: for somebody to come; who has come may take
         longer. The answer's `state` says if somebody helped, refused, or did not come. The live page and
-        `guiagent wanted` show the `reason`.
+        `guiagent wanted` show the `reason`. Who is cancelled meanwhile stops asking.
         """
         ask = wire.HelpRequest(token=self.token, key=secrets.token_hex(8), reason=reason, wait_s=wait_s)
-        body = ask.model_dump_json().encode()
-        while True:
-            sent = await self._send("POST", f"{self._path}/help", body, ask.poll_s)
-            answer = sent.json(wire.HelpAnswer)
-            if answer.state not in ("waiting", "taken"):
-                return answer
+        self._asks = ask
+        try:
+            while True:
+                answer = await self._ask(ask)
+                if answer.state not in ("waiting", "taken"):
+                    return answer
+        except asyncio.CancelledError:
+            with contextlib.suppress(GuiAgentError):
+                await self.stop_asking()
+            raise
+
+    async def stop_asking(self) -> bool:
+        """Stop asking for a person, unless one has come; return whether this lease can act.
+
+        Where `ask_human` still waits, its answer is "nobody" then.
+        """
+        if self._asks is None:
+            return True
+        answer = await self._ask(self._asks.model_copy(update={"withdraw": True, "poll_s": 0.0}))
+        return answer.state not in ("waiting", "taken")
 
     async def connect(self, service: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a byte stream to a service of the device: "cdp" (grant "exec"), "adb" or "osworld" (grant
@@ -273,6 +295,11 @@ class LeasedDevice(Verbs):
     async def _send(self, method: str, path: str, body: bytes, deadline_s: float) -> Answer:
         self._renewed = self._loop.time()  # every verb renews the lease
         return await self._farm.call(method, path, body, deadline_s + MARGIN_S)
+
+    async def _ask(self, ask: wire.HelpRequest) -> wire.HelpAnswer:
+        body = ask.model_dump_json().encode()
+        sent = await self._send("POST", f"{self._path}/help", body, ask.poll_s)
+        return sent.json(wire.HelpAnswer)
 
     async def _renew(self) -> None:
         self._renewed = self._loop.time()

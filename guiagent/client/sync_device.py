@@ -209,6 +209,10 @@ class SyncDevice:
         """Ask for a person, for a login say; wait until the device is given back. See `LeasedDevice`."""
         return self._farm.wait(self._device.ask_human(reason, wait))
 
+    def stop_asking(self) -> bool:
+        """Stop asking for a person, from another thread; return whether the device can act."""
+        return self._farm.wait(self._device.stop_asking())
+
     @contextlib.contextmanager
     def forward(self, service: str) -> Iterator[int]:
         """Forward a loopback port of this machine to "adb", "cdp" or "osworld" of the device."""

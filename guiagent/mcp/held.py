@@ -10,7 +10,7 @@ from guiagent import wire
 from guiagent.actions import Action
 from guiagent.client import FarmClient, LeasedDevice
 from guiagent.errors import GuiAgentError, LeaseError, UsageError
-from guiagent.mcp.pictures import Picture, on_screen, within
+from guiagent.pictures import Picture, on_screen, within
 from guiagent.types import Box, Observation, ObserveSpec
 
 _SHOWN = 64  # devices of the farm that are listed

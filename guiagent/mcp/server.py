@@ -34,7 +34,7 @@ from guiagent.actions import (
 from guiagent.client import FarmClient
 from guiagent.errors import FaultError, GuiAgentError, first_error
 from guiagent.mcp.held import Devices
-from guiagent.mcp.pictures import Kept, Picture
+from guiagent.pictures import Kept, Picture
 from guiagent.types import Box, Node
 
 P = ParamSpec("P")

@@ -22,6 +22,7 @@ class HelpRequest(BaseModel):
         reason: what the person is to do, in one line.
         wait_s: how long to wait for somebody to come; who has come may take longer.
         poll_s: when to answer at the latest; "waiting" and "taken" mean: ask again.
+        withdraw: do not wait any more, unless somebody has come already.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -31,6 +32,7 @@ class HelpRequest(BaseModel):
     reason: Annotated[str, Field(min_length=1, max_length=500)]
     wait_s: Annotated[float, Field(gt=0.0, le=86_400.0)] = 600.0
     poll_s: Annotated[float, Field(ge=0.0, le=60.0)] = 20.0
+    withdraw: bool = False
 
 
 class GiveBack(BaseModel):

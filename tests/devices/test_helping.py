@@ -186,6 +186,34 @@ async def test_nobody_comes_and_the_lease_is_kept(device: LeasedDevice) -> None:
     await device.act([CLICK], COUNT)
 
 
+async def test_a_request_that_is_taken_back_leaves_the_device_to_the_agent(
+    client: FarmClient, device: LeasedDevice
+) -> None:
+    assert await device.stop_asking()  # it never asked
+    asking = asyncio.create_task(device.ask_human("pay", 30.0))
+    await wanted_by(client)
+    assert await device.stop_asking()
+    assert (await asking).state == "nobody"
+    await device.act([CLICK], COUNT)
+    asking = asyncio.create_task(device.ask_human("pay", 30.0))
+    await wanted_by(client)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert await client.wanted() == []
+    await device.act([CLICK], COUNT)
+
+
+async def test_a_person_who_has_come_is_not_sent_away(client: FarmClient, device: LeasedDevice) -> None:
+    asking = asyncio.create_task(device.ask_human("pay", 30.0))
+    wanted = await wanted_by(client)
+    await act_for(client, wanted, '[{"type": "click", "x": 9, "y": 9}]')
+    assert not await device.stop_asking()
+    await client.give_back(wanted.id)
+    assert (await asking).state == "done"
+    assert await device.stop_asking()
+
+
 async def test_a_lease_that_ends_meanwhile_is_told_so(client: FarmClient, device: LeasedDevice) -> None:
     asking = asyncio.create_task(device.ask_human("pay", 30.0))
     wanted = await wanted_by(client)

@@ -31,8 +31,8 @@ from guiagent import wire
 from guiagent.cli import app
 from guiagent.client import FarmClient
 from guiagent.errors import InfrastructureError, MissingProgram, UsageError
-from guiagent.mcp.pictures import Kept, Picture, on_screen, within
 from guiagent.mcp.server import Settings, server_of
+from guiagent.pictures import Kept, Picture, on_screen, within
 from guiagent.serving import with_token
 from tests.support.canvas_device import DRIVERS, TOKEN, CanvasDevice, farm_of
 

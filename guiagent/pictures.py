@@ -1,4 +1,4 @@
-"""Pictures of screens as clients of the protocol are given them: within a size, the last few kept."""
+"""Pictures of screens as clients of other protocols are given them: within a size, the last few kept."""
 
 import io
 import secrets
