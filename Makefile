@@ -13,12 +13,12 @@ test: setup check  ## everything but the commands of docs/, virtual machines, th
 	@scripts/farm browser desktop phone pool tests || $(MISSING)
 	@scripts/osworld
 	@scripts/qwen
-	@scripts/sites data money shop tracker wiki
+	@scripts/sites data forum money shop tracker wiki
 	$(BIN)/python -m pytest -n 2 --dist loadfile || $(BIN)/python -m tests.support.again $$?
 
 test-docs: setup  ## what the pages of docs/ tell a reader to run, page by page; README's commands are in `make test`
 	@scripts/farm browser desktop phone pool tests || $(MISSING)
-	@scripts/sites data money shop tracker wiki
+	@scripts/sites data forum money shop tracker wiki
 	$(BIN)/python -m pytest -m "docs and not drill and not vllm" -n 2 --dist loadgroup || $(BIN)/python -m tests.support.again $$?
 
 test-vm: setup  ## the tests of virtual machines; makes their guest image first (root, minutes)

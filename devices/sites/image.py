@@ -15,7 +15,7 @@ import xxhash
 
 from devices import foreign
 from devices.sites.instance import Instance
-from devices.sites.site import DATA, Site, home, inside, is_installed
+from devices.sites.site import DATA, SHARED, Site, home, inside, is_installed
 from guiagent.client.local_pool import state_dir
 from guiagent.errors import Fault, FaultError, MissingProgram
 
@@ -65,10 +65,10 @@ def digest(site: Site) -> str:
 
 def _ours(site: Site) -> Iterator[tuple[str, bytes]]:
     yield "installed", (home(site.name) / "installed").read_bytes()
-    folder = inside(site.name)
-    for name in sorted(foreign.sizes(folder)) if folder.is_dir() else []:
-        if "__pycache__" not in name:
-            yield name, (folder / name).read_bytes()
+    for folder in (inside(site.name), SHARED):
+        for name in sorted(foreign.sizes(folder)) if folder.is_dir() else []:
+            if "__pycache__" not in name:
+                yield name, (folder / name).read_bytes()
 
 
 async def _make(site: Site, place: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from devices.processes import MEMORY
 from devices.sites import keeper
-from devices.sites.site import DATA, Program, Site, home, inside
+from devices.sites.site import DATA, SHARED, Program, Site, home, inside
 from guiagent.sandbox import SYSTEM_LINKS, Plan, bubblewrap
 
 PORT = 8000  # of the server, on the loopback of its own sandbox
@@ -71,6 +71,7 @@ def site_plan(
 def _environment(site: Site) -> dict[str, str]:
     return {
         "PATH": f"{home(site.name)}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PYTHONPATH": str(SHARED),
         "HOME": "/tmp/home",
         "TMPDIR": "/tmp",
         "LANG": "C.UTF-8",
@@ -82,7 +83,7 @@ def _environment(site: Site) -> dict[str, str]:
 
 def _programs(site: Site) -> Sequence[Path]:
     """Folders that the site's programs are in: the application, ours, and the Python it was made with."""
-    places = [home(site.name), inside(site.name)]
+    places = [home(site.name), inside(site.name), SHARED]
     python = (home(site.name) / "bin/python").resolve()
     if python.exists() and not python.is_relative_to("/usr"):
         places.append(python.parents[1])

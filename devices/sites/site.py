@@ -13,6 +13,8 @@ from typing import NamedTuple
 DATA = Path("/data")
 """Where the data folder of a site is, in its sandbox; nothing else there is kept in the image."""
 _INSIDE = Path(__file__).with_name("inside")
+SHARED = Path(__file__).with_name("shared")
+"""Python modules of ours that every site's programs may import: `from serving import serve`."""
 _CHECKOUT = Path(__file__).parents[2]
 
 
@@ -20,10 +22,12 @@ class Program(NamedTuple):
     """A program that is run in a site's sandbox.
 
     Attributes:
-        argv: absolute path of a program, and its arguments. `home(NAME)` and `inside(NAME)` are there under
-            the same paths as here, read-only; so are /usr and its like. `DATA` may be written, and /tmp.
-        environment: variables besides PATH (`home(NAME)/bin` comes first), HOME (/tmp/home), TMPDIR, LANG
-            (C.UTF-8), TZ (UTC) and PYTHONHASHSEED (0). None of this process's own are there.
+        argv: absolute path of a program, and its arguments. `home(NAME)`, `inside(NAME)` and `SHARED` are
+            there under the same paths as here, read-only; so are /usr and its like. `DATA` may be written,
+            and /tmp.
+        environment: variables besides PATH (`home(NAME)/bin` comes first), PYTHONPATH (`SHARED`), HOME
+            (/tmp/home), TMPDIR, LANG (C.UTF-8), TZ (UTC) and PYTHONHASHSEED (0). None of this process's own
+            are there.
     """
 
     argv: tuple[str, ...]

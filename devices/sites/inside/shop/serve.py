@@ -2,27 +2,12 @@
 
 import os
 import sys
-from socketserver import ThreadingMixIn
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 os.environ.update(DJANGO_SETTINGS_MODULE="settings", SHOP_DATA=sys.argv[1])
 
 from django.contrib.staticfiles.handlers import StaticFilesHandler  # type: ignore[import-not-found]
 from django.core.wsgi import get_wsgi_application  # type: ignore[import-not-found]
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
-class _Quiet(WSGIRequestHandler):
-    def address_string(self) -> str:
-        return self.client_address[0]
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
+from serving import serve  # type: ignore[import-not-found]
 
 if __name__ == "__main__":
-    application = StaticFilesHandler(get_wsgi_application())
-    make_server("127.0.0.1", int(sys.argv[2]), application, _Server, _Quiet).serve_forever()
+    serve(StaticFilesHandler(get_wsgi_application()), sys.argv[2])

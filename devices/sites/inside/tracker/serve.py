@@ -2,24 +2,9 @@
 
 import sys
 from pathlib import Path
-from socketserver import ThreadingMixIn
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from roundup.cgi.wsgi_handler import RequestDispatcher  # type: ignore[import-not-found]
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
-class _Quiet(WSGIRequestHandler):
-    def address_string(self) -> str:
-        return self.client_address[0]
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
+from serving import serve  # type: ignore[import-not-found]
 
 if __name__ == "__main__":
-    application = RequestDispatcher(str(Path(sys.argv[1]) / "tracker"))
-    make_server("127.0.0.1", int(sys.argv[2]), application, _Server, _Quiet).serve_forever()
+    serve(RequestDispatcher(str(Path(sys.argv[1]) / "tracker")), sys.argv[2])
