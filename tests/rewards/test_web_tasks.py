@@ -162,8 +162,8 @@ async def test_the_page_on_suites_counts_the_templates(seeded: dict[str, bytes],
     parts = Counter(name.partition("-")[0] for name in TEMPLATES)
     page = " ".join((Path(__file__).parents[2] / "docs/evaluation.md").read_text().split())
     told = page.partition("The suite `web` has ")[2].partition("Seeds draw")[0]
-    assert told.startswith(f"{len(TEMPLATES)} templates on five [sites]") and len(stores) == 5
-    order = [parts[name] for name in ("tracker", "data", "shop", "money", "wiki", "across")]
+    assert told.startswith(f"{len(TEMPLATES)} templates on six [sites]") and len(stores) == 6
+    order = [parts[name] for name in ("tracker", "data", "shop", "money", "wiki", "forum", "across")]
     assert re.findall(r"(?:: |, |and )(\d+) (?:on|in|across) ", told) == [str(count) for count in order]
     kinds_told = (
         f"{kinds['change']} of them change, add or remove rows, {kinds['ask']} ask something "
@@ -205,7 +205,7 @@ async def proved(name: str, seed: int, device: BrowserWithSites) -> None:
 @pytest.mark.browser
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
-    "name", ["tracker-triage", "data-discard", "shop-save", "across-cancel", "across-bought"]
+    "name", ["tracker-triage", "data-discard", "shop-save", "across-cancel", "across-bought", "forum-split"]
 )
 async def test_the_oracle_solves_it_through_the_interface(name: str, device: BrowserWithSites) -> None:
     await proved(name, 1_000_000_000, device)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from guiagent.errors import UsageError
-from rewards.tasksets.web import across, data, money, shop, tracker, wiki
+from rewards.tasksets.web import across, data, forum, money, shop, tracker, wiki
 from rewards.tasksets.web.task import WebTask
 from rewards.tasksets.web.template import Template
 
 TEMPLATES: dict[str, Template] = {
-    one.name: one for part in (tracker, data, shop, money, wiki, across) for one in part.TEMPLATES
+    one.name: one for part in (tracker, data, shop, money, wiki, forum, across) for one in part.TEMPLATES
 }
 
 

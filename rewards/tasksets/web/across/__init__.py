@@ -1,7 +1,8 @@
 """Tasks across two sites: what one of them says goes into the other, or both have to change."""
 
-from rewards.tasksets.web.across import records, wiki
+from rewards.tasksets.web.across import forum, records, wiki
 from rewards.tasksets.web.data.rows import COUNTERS
+from rewards.tasksets.web.forum.rows import FORUM
 from rewards.tasksets.web.money.rows import MONEY
 from rewards.tasksets.web.shop.rows import SHOP
 from rewards.tasksets.web.template import Template
@@ -31,5 +32,11 @@ TEMPLATES = tuple(
         ("order-total", (SHOP, WIKI), 12, wiki.order_total),
         ("largest-bill", (MONEY, WIKI), 12, wiki.largest_bill),
         ("ask-room", (WIKI, TRACKER), 10, wiki.ask_room),
+        ("broken", (FORUM, COUNTERS), 12, forum.broken),
+        ("trouble", (FORUM, TRACKER), 12, forum.trouble),
+        ("shed", (FORUM, MONEY), 12, forum.shed),
+        ("lamp", (SHOP, FORUM), 12, forum.lamp),
+        ("whom-to-call", (FORUM, WIKI), 12, forum.whom_to_call),
+        ("order-aloud", (SHOP, FORUM), 16, forum.order_aloud),
     )
 )
