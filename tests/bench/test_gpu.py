@@ -15,7 +15,7 @@ from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 from tests.bench import results
 from tests.bench.accelerators import peak_of
 from tests.bench.gpu import __main__ as gpu
-from tests.bench.gpu import rollouts, scale, stages
+from tests.bench.gpu import profile, rollouts, scale, stages
 from tests.bench.results import Files
 from tests.bench.rows import Arm, Row, reported
 from training.model.flops import Work
@@ -40,12 +40,24 @@ def verdicts(rows: Iterator[Row]) -> dict[str, str]:
         "training, 2B",
         pytest.param("training, 8B", marks=pytest.mark.drill),
         "rollouts, 2B",
+        "profile, 2B",
     ],
 )
 def test_a_stage_is_rehearsed_to_its_end(machine: scale.Machine, name: str) -> None:
     found = verdicts(stages.STAGES[name].measure(machine, True))
     assert len(found) >= 2
     assert all(verdict.startswith("yes") or verdict == "no verdict" for verdict in found.values()), found
+
+
+def test_a_kernel_counts_for_what_it_computes() -> None:
+    assert profile.kind_of("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NTN") == "products of matrices"
+    assert profile.kind_of("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16") == "attention"
+    assert profile.kind_of("void at::native::vectorized_elementwise_kernel<4, silu>") == "everything else"
+
+
+def test_kernels_at_the_same_time_are_busy_once() -> None:
+    spans = [(0.0, 4.0), (6.0, 7.0), (1.0, 2.0), (3.0, 5.0)]
+    assert profile.busy(profile.Kernel("k", *span) for span in spans) == 6.0
 
 
 def test_all_stages_fit_into_one_call() -> None:

@@ -74,6 +74,15 @@ def rollouts(name: str) -> Measure:
     return measure
 
 
+def profile(name: str) -> Measure:
+    def measure(machine: Machine, rehearsed: bool) -> Iterator[Row]:
+        from tests.bench.gpu import profile
+
+        yield from profile.rows(_scale(name, rehearsed), machine)
+
+    return measure
+
+
 def loop(machine: Machine, rehearsed: bool) -> Iterator[Row]:
     from tests.bench.gpu import loop
 
@@ -81,13 +90,14 @@ def loop(machine: Machine, rehearsed: bool) -> Iterator[Row]:
 
 
 STAGES: dict[str, Stage] = {
-    "limits": Stage(30, limits),
-    "tests": Stage(60, cuda_tests),
-    "references": Stage(40, references),
+    "limits": Stage(20, limits),
+    "tests": Stage(50, cuda_tests),
+    "references": Stage(30, references),
     "training, 2B": Stage(150, training("2B")),  # an H200 took 122
     "training, 8B": Stage(170, training("8B")),
     "rollouts, 2B": Stage(150, rollouts("2B")),
     "loop": Stage(90, loop),
+    "profile, 2B": Stage(50, profile("2B")),
 }
 
 

@@ -52,21 +52,29 @@ def update_config(scale: Scale) -> UpdateConfig:
     )
 
 
-def _rows(scale: Scale, layout: Layout, machine: Machine, encoder: Encoder, rounds: int) -> Iterator[Row]:
-    device = machine.device
+def made(scale: Scale, encoder: Encoder, device: torch.device) -> Learner:
+    """Open the checkpoint as a learner that gives every token the same credit."""
     credit = dataclasses.replace(
         ALGORITHMS["arpo"], credit=lambda members: [[1.0] * len(member.tokens) for member in members]
     )
-    learner = Learner(encoder.checkpoint, encoder, credit, update_config(scale), placement=Placement(device))
+    return Learner(encoder.checkpoint, encoder, credit, update_config(scale), placement=Placement(device))
+
+
+def batch(scale: Scale, layout: Layout, encoder: Encoder, step: int) -> tuple[Group, dict[str, bytes]]:
+    """Make up the episodes of an optimiser step, and their screens by name."""
+    screens: dict[str, bytes] = {}
+    first = step * scale.trajectories
+    members = tuple(episode(scale, layout, encoder, first + n, screens) for n in range(scale.trajectories))
+    return Group("g", "task", 0, members, members, staleness=0), screens
+
+
+def _rows(scale: Scale, layout: Layout, machine: Machine, encoder: Encoder, rounds: int) -> Iterator[Row]:
+    device = machine.device
+    learner = made(scale, encoder, device)
     reset_peak(device)
     tokens, utilised, peak = Arm.of(), Arm.of(), Arm.of()
     for step in range(rounds + 1):  # the first one prepares
-        screens: dict[str, bytes] = {}
-        members = tuple(
-            episode(scale, layout, encoder, step * scale.trajectories + n, screens)
-            for n in range(scale.trajectories)
-        )
-        group = Group("g", "task", 0, members, members, staleness=0)
+        group, screens = batch(scale, layout, encoder, step)
         finished(device)
         began = time.perf_counter()
         figures = learner.step([group], screens.__getitem__).metrics
@@ -79,13 +87,13 @@ def _rows(scale: Scale, layout: Layout, machine: Machine, encoder: Encoder, roun
     name = f"{scale.name}: training, {layout.turns} turns, window of {layout.window}"
     limit = Arm.of(machine.products / machine.most)
     yield reported(f"{name} (limit: products alone)", "of peak FLOP/s", utilised, limit=limit)
-    estimate = Arm.of(_estimate(scale, members[0]) / 1e9)
+    estimate = Arm.of(_estimate(scale, group.members[0]) / 1e9)
     yield reported(f"{name}: memory at its peak (limit: the dry run's estimate)", "GB", peak, limit=estimate)
     image = decode(screens[f"{rounds * scale.trajectories}/0"])
     prepared = seconds(torch.device("cpu"), lambda: encoder.prepare(image))
     yield reported(f"{name}: a screenshot prepared", "ms", Arm.of(1000 * prepared))
     learner.model.zero_grad()
-    sampled, took = apart(learner.model, encoder, members[0], layout.every, screens, device)
+    sampled, took = apart(learner.model, encoder, group.members[0], layout.every, screens, device)
     beside = f"{name}, against a step at a time"
     if layout.every > 1:
         beside += f", one of {layout.every}"
