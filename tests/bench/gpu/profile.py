@@ -1,11 +1,12 @@
 """What the device does during an optimiser step, by kind of kernel, and how long it waits.
 
-One step of `training.py`'s kind, without a peer, under PyTorch's profiler, which slows the host a little:
-shares are of that step's own time.
+One step of `training.py`'s kind, without a peer, under PyTorch's profiler. On a GPU only kernels are recorded,
+which slows the host the least; shares are of that step's own time.
 """
 
 import re
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import ProfilerActivity, profile
 
 from tests.bench.accelerators import finished
 from tests.bench.gpu.scale import Machine, Scale, checkpoint
 from tests.bench.gpu.training import batch, made
 from tests.bench.rows import Arm, Row, noted, reported
+from training.inputs.encoder import Encoder
+from training.learner.learner import Learner
 
 # Of a kernel's name, or of an operator's where the step is rehearsed on the CPU; the first match counts.
 _KINDS = {
@@ -45,13 +48,10 @@ def rows(scale: Scale, machine: Machine) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         encoder = checkpoint(Path(folder), scale, machine.device)
         learner = made(scale, encoder, machine.device)
-        for step in range(2):  # the first one prepares
-            group, screens = batch(scale, layout, encoder, step)
-            finished(machine.device)
-            with profile(activities=_activities(machine.device)) as seen, record_function(_WHOLE):
-                learner.step([group], screens.__getitem__)
-                finished(machine.device)
-    kernels, whole = _kernels(seen.events() or [], machine.device)
+        _step(learner, scale, encoder, 0, machine.device)  # prepares
+        with profile(activities=[_ACTIVITY[machine.device.type]]) as seen:
+            took = _step(learner, scale, encoder, 1, machine.device)
+    kernels, whole = _kernels(seen.events() or [], machine.device), 1e6 * took
     name = f"{scale.name}: a step of {layout.turns} turns, window of {layout.window}"
     spent = Counter[str]()
     names: dict[str, Counter[str]] = {}
@@ -86,32 +86,32 @@ def busy(kernels: Iterable[Kernel]) -> float:
 
 # -- inside --------------------------------------------------------------------------------------------------
 
-_WHOLE = "the whole step"
+_ACTIVITY = {"cuda": ProfilerActivity.CUDA, "cpu": ProfilerActivity.CPU}
 
 
-def _activities(device: torch.device) -> list[ProfilerActivity]:
-    also = [ProfilerActivity.CUDA] if device.type == "cuda" else []
-    return [ProfilerActivity.CPU, *also]
+def _step(learner: Learner, scale: Scale, encoder: Encoder, number: int, device: torch.device) -> float:
+    """Take an optimiser step on episodes of its own; return its seconds."""
+    group, screens = batch(scale, scale.layouts[0], encoder, number)
+    finished(device)
+    began = time.perf_counter()
+    learner.step([group], screens.__getitem__)
+    finished(device)
+    return time.perf_counter() - began
 
 
-def _kernels(events: Iterable[Any], device: torch.device) -> tuple[list[Kernel], float]:
-    """Return what ran on the device, and the microseconds of the whole step.
-
-    On a CPU these are operators, without the time of those that they call.
-    """
-    wanted = DeviceType.CUDA if device.type == "cuda" else DeviceType.CPU
-    found, whole = [], 0.0
+def _kernels(events: Iterable[Any], device: torch.device) -> list[Kernel]:
+    """Return what ran on the device; on a CPU operators, without the time of those that they call."""
+    found = []
     for event in events:
-        span = event.time_range
-        if event.name == _WHOLE:
-            if event.device_type == DeviceType.CPU:
-                whole = span.end - span.start
-        elif event.is_user_annotation:
+        began, ended = event.time_range.start, event.time_range.end
+        if event.is_user_annotation:
             continue  # a span of the host's, drawn beside the kernels once more
-        elif event.device_type == wanted:
-            took = span.end - span.start if wanted == DeviceType.CUDA else event.self_cpu_time_total
-            found.append(Kernel(event.name, span.start, span.start + took))
-    return found, whole
+        if device.type == "cpu":
+            ended = began + event.self_cpu_time_total
+        elif event.device_type != DeviceType.CUDA:
+            continue
+        found.append(Kernel(event.name, began, ended))
+    return found
 
 
 def _short(kernel: str) -> str:

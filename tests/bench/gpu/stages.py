@@ -94,10 +94,10 @@ STAGES: dict[str, Stage] = {
     "tests": Stage(50, cuda_tests),
     "references": Stage(30, references),
     "training, 2B": Stage(150, training("2B")),  # an H200 took 122
-    "training, 8B": Stage(170, training("8B")),
-    "rollouts, 2B": Stage(150, rollouts("2B")),
+    "training, 8B": Stage(140, training("8B")),
+    "rollouts, 2B": Stage(140, rollouts("2B")),
     "loop": Stage(90, loop),
-    "profile, 2B": Stage(50, profile("2B")),
+    "profile, 2B": Stage(90, profile("2B")),
 }
 
 
