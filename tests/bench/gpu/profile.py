@@ -1,7 +1,7 @@
 """What the device does during an optimiser step, by kind of kernel, and how long it waits.
 
-One step of `training.py`'s kind, without a peer, under PyTorch's profiler. On a GPU only kernels are recorded,
-which slows the host the least; shares are of that step's own time.
+One step of `training.py`'s kind, without a peer, under PyTorch's profiler. On a GPU only kernels are
+recorded, which slows the host the least; shares are of that step's own time.
 """
 
 import re
