@@ -34,6 +34,7 @@ from training.inputs.encoder import Encoder
 from training.inputs.layout import Layout
 from training.model import forward, lora, packed_attention, vision_attention
 from training.model.architecture import Architecture
+from training.model.feature_cache import KEPT_TOKENS
 from training.model.network import Checkpoints, Network, Placement
 
 LENGTH = 8192
@@ -290,6 +291,16 @@ def test_what_is_trained_has_gradients_and_moments_and_what_is_not_stays_as_it_w
     adapted = memory.held(found, WITH_ADAPTERS)
     assert adapted.weights == 2 * all_of_it + 4 * 40_370_176
     assert (adapted.gradients, adapted.moments) == (4 * 40_370_176, 8 * 40_370_176)
+
+
+def test_features_of_a_frozen_tower_are_kept_of_what_was_seen_up_to_a_bound() -> None:
+    found = sizes("qwen3")
+    one = found.text.hidden * (1 + found.deepstack) * 2
+    kept = [
+        memory.held(found, WITH_ADAPTERS, seen).others for seen in (0, 1000, KEPT_TOKENS, 2 * KEPT_TOKENS)
+    ]
+    assert kept == [0, 1000 * one, KEPT_TOKENS * one, KEPT_TOKENS * one]
+    assert memory.held(found, WITH_ADAPTERS).others == KEPT_TOKENS * one
 
 
 @pytest.mark.parametrize("rank", [None, 4])

@@ -80,10 +80,11 @@ class Phase(NamedTuple):
         return self.kept + self.layer + self.logits + self.gathered
 
 
-def held(sizes: Architecture, learner: Learner) -> Held:
+def held(sizes: Architecture, learner: Learner, seen: int = KEPT_TOKENS) -> Held:
     """Return a trainer's share of weights, gradients and moments: float32 for what is trained.
 
-    With adapters the other weights stay as they were saved.
+    With adapters the other weights stay as they were saved. A frozen tower's features are kept of the
+    screenshots `seen` so far, in tokens; a run of some length fills what there is room for.
     """
     update, ranks = learner.update, learner.ranks
     if update.lora is not None:
@@ -95,7 +96,7 @@ def held(sizes: Architecture, learner: Learner) -> Held:
     moments = (2 if update.optimizer == "adamw8bit" else 8) * trained
     others = 4 * sizes.parameters if learner.reference and update.lora is None else 0
     if ranks == 1 and not learner.looks:
-        others += KEPT_TOKENS * sizes.text.hidden * (1 + sizes.deepstack) * learner.size
+        others += min(seen, KEPT_TOKENS) * sizes.text.hidden * (1 + sizes.deepstack) * learner.size
     return Held(weights // ranks, 4 * trained // ranks, moments // ranks, others // ranks)
 
 

@@ -87,7 +87,7 @@ def _rows(scale: Scale, layout: Layout, machine: Machine, encoder: Encoder, roun
     name = f"{scale.name}: training, {layout.turns} turns, window of {layout.window}"
     limit = Arm.of(machine.products / machine.most)
     yield reported(f"{name} (limit: products alone)", "of peak FLOP/s", utilised, limit=limit)
-    estimate = Arm.of(_estimate(scale, group.members[0]) / 1e9)
+    estimate = Arm.of(_estimate(scale, group.members[0], rounds + 1) / 1e9)
     yield reported(f"{name}: memory at its peak (limit: the dry run's estimate)", "GB", peak, limit=estimate)
     image = decode(screens[f"{rounds * scale.trajectories}/0"])
     prepared = seconds(torch.device("cpu"), lambda: encoder.prepare(image))
@@ -122,14 +122,15 @@ def episode(
     return Trajectory(f"t{seed}", "task", seed, INSTRUCTION, steps, "task_done", Score(1.0))
 
 
-def _estimate(scale: Scale, member: Trajectory) -> int:
-    """Bytes that the dry run expects at the peak of a step whose longest pass is this episode."""
+def _estimate(scale: Scale, member: Trajectory, steps: int) -> int:
+    """Bytes that the dry run expects at the peak of so many steps whose longest pass is this episode."""
     sizes, learner = Architecture.of(scale.config), memory.Learner(update_config(scale))
     ids = [token for context in contexts(member) for token in context.ids]
     shown = ids.count(scale.config.image_token_id)
     sampled = sum(sum(context.sampled) for context in contexts(member))
     longest = memory.Pass(len(ids), sampled, shown, shown // len(member.steps))
-    return memory.held(sizes, learner).total + memory.peak(sizes, learner, longest).total
+    seen = steps * scale.trajectories * shown
+    return memory.held(sizes, learner, seen).total + memory.peak(sizes, learner, longest).total
 
 
 def apart(
