@@ -44,20 +44,27 @@ class Proof:
 
 
 async def audit(
-    make: Callable[[], Provable], device: Device, agents: Mapping[str, Callable[[], Policy]] = NULL_AGENTS
+    make: Callable[[], Provable],
+    device: Device,
+    agents: Mapping[str, Callable[[], Policy]] = NULL_AGENTS,
+    *,
+    mutants: bool = True,
 ) -> Proof:
     """Run the oracle, every mutant and every null agent of a task on `device`, one after the other.
 
-    `make` builds the task, once more for each null agent.
+    `make` builds the task, once more for each null agent. Without `mutants`, none of them is run.
 
     Raises:
         FaultError: the device, the set-up or the check itself fails, which proves nothing.
     """
     task = make()
     oracle = await _ended_by(task, device, task.oracle)
-    mutants = {name: await _ended_by(task, device, partial(task.mutate, name)) for name in task.mutants}
+    missed = {
+        name: await _ended_by(task, device, partial(task.mutate, name))
+        for name in (task.mutants if mutants else ())
+    }
     null = {name: await _played_by(make(), device, agent()) for name, agent in agents.items()}
-    return Proof(task.id, task.seed, oracle, mutants, null)
+    return Proof(task.id, task.seed, oracle, missed, null)
 
 
 async def _ended_by(

@@ -1,5 +1,6 @@
 """Finds this user's running pool, or starts one that ends with this process."""
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -7,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -88,38 +90,64 @@ def private_pool(*devices: str, port: int = 0) -> Iterator[Endpoint]:
         InfrastructureError: the pool does not start; with the last line of its own output.
         MissingProgram: the pool does not start because a program is missing.
     """
+    with _child(devices, port) as child:
+        while (endpoint := child.endpoint()) is None:
+            time.sleep(_POLL_S)
+        yield endpoint
+
+
+@contextlib.asynccontextmanager
+async def pool_beside(*devices: str, port: int = 0) -> AsyncIterator[Endpoint]:
+    """Do as `private_pool`, in an event loop: who waits for the start can be cancelled."""
+    with _child(devices, port) as child:
+        while (endpoint := child.endpoint()) is None:  # noqa: ASYNC110  (a file that another process writes)
+            await asyncio.sleep(_POLL_S)
+        yield endpoint
+
+
+@dataclass(frozen=True)
+class _Child:
+    """A pool's process that starts, with its state folder, its output, and when it should be up."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    log: Path
+    give_up: float
+
+    def endpoint(self) -> Endpoint | None:
+        """The pool's endpoint once it is up, else None. Raises as `private_pool` if it never will be."""
+        if (endpoint := read_endpoint(self.folder)) is not None:
+            return endpoint
+        if self.process.poll() is not None:
+            lines = self.log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+            reason = lines[-1].removeprefix("guiagent: ")
+            missing = self.process.returncode == MissingProgram.exit_code
+            kind = MissingProgram if missing else InfrastructureError
+            raise kind(f"the device pool did not start: {reason}")
+        if time.monotonic() > self.give_up:
+            raise InfrastructureError(
+                f"the device pool did not start within {_START_S:g} s; see what `guiagent up` says"
+            )
+        return None
+
+
+@contextlib.contextmanager
+def _child(devices: Sequence[str], port: int) -> Iterator[_Child]:
     with tempfile.TemporaryDirectory(prefix="guiagent-pool-") as folder, contextlib.ExitStack() as stack:
         log = Path(folder) / "log"
         setpriv = shutil.which("setpriv")
         follow = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
         up = ["up", *devices, "--state-dir", folder, "--port", str(port)]
         with log.open("wb") as output:
-            child = subprocess.Popen(
+            process = subprocess.Popen(
                 [*follow, sys.executable, "-m", "guiagent.cli", *up],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,  # a Ctrl-C here is ours to handle; the pool is stopped in order
             )
-        stack.callback(_stop, child)
-        yield _wait_for(child, Path(folder), log)
-
-
-def _wait_for(child: subprocess.Popen[bytes], folder: Path, log: Path) -> Endpoint:
-    give_up = time.monotonic() + _START_S
-    while (endpoint := read_endpoint(folder)) is None:
-        if child.poll() is not None:
-            lines = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
-            reason = lines[-1].removeprefix("guiagent: ")
-            missing = child.returncode == MissingProgram.exit_code
-            kind = MissingProgram if missing else InfrastructureError
-            raise kind(f"the device pool did not start: {reason}")
-        if time.monotonic() > give_up:
-            raise InfrastructureError(
-                f"the device pool did not start within {_START_S:g} s; see what `guiagent up` says"
-            )
-        time.sleep(_POLL_S)
-    return endpoint
+        stack.callback(_stop, process)
+        yield _Child(process, Path(folder), log, time.monotonic() + _START_S)
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

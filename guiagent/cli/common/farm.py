@@ -11,7 +11,7 @@ from devices.drivers.desktop.applications import command_for
 from eval.suites.suite import Suite
 from guiagent.cli.common.place import HERE, Place
 from guiagent.client import FarmClient
-from guiagent.client.local_pool import endpoint_of, private_pool
+from guiagent.client.local_pool import endpoint_of, pool_beside
 from guiagent.client.still import STILL
 from guiagent.errors import MissingProgram
 from guiagent.storage.atomic import write_file
@@ -47,10 +47,12 @@ async def own_farm(
 
 @asynccontextmanager
 async def _pool_of(*devices: str, port: int) -> AsyncIterator[Farm]:
-    with private_pool(*devices, port=port) as endpoint:
-        async with FarmClient(endpoint.url, endpoint.token) as client:
-            page = Path(url2pathname(urlsplit(endpoint.page).path))
-            yield Farm(client, endpoint.url, endpoint.token, endpoint.live_page, page.parent)
+    async with (
+        pool_beside(*devices, port=port) as endpoint,
+        FarmClient(endpoint.url, endpoint.token) as client,
+    ):
+        page = Path(url2pathname(urlsplit(endpoint.page).path))
+        yield Farm(client, endpoint.url, endpoint.token, endpoint.live_page, page.parent)
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM as a wish: long work saves what it has and ends. A second one ends it at once."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -37,6 +38,23 @@ def stoppable(*, quietly: bool = False) -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def cancelled_by_signals() -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM cancel the running task, which gives back what it holds.
+
+    They do so also where the shell started this in the background and had it ignore the first of them.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
 
 
 def _say(line: str) -> None:

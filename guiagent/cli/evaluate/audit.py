@@ -1,20 +1,24 @@
 """`guiagent tasks audit`: every task of a suite proves its check on real devices."""
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from rich.console import Console
 
+from eval.run import LEASE_WAIT_S
 from eval.suites import find_suite
 from eval.suites.suite import Suite
 from guiagent.cli.common.farm import suite_farm
+from guiagent.cli.common.stopping import cancelled_by_signals
 from guiagent.cli.common.terminal import terminal
 from guiagent.client.play import LOST, DeviceSlot, play
 from guiagent.client.still import StillSlot
-from guiagent.errors import Fault, FaultError, UsageError
-from guiagent.protocols import Provable, Taskset
+from guiagent.errors import Fault, FaultError, StoppedError, UsageError
+from guiagent.protocols import Device, Provable, Taskset
 from rewards.audit import Proof, audit
 from rewards.catalogue import find_taskset
 
@@ -22,10 +26,27 @@ _SEEDS = 3  # of each task, unless the user says how many or the suite has fewer
 _ATTEMPTS = 3  # at a proof, with another device after each fault
 
 
-def audit_suite(name: str, only: list[str], seeds: int | None, devices: int) -> bool:
-    """Print a row per proof; return whether all are sound.
+@dataclass
+class _Tally:
+    """How far an audit has come."""
 
-    Raises UsageError for an unknown suite or task, and for tasks without an oracle and mutants.
+    proved: int = 0
+    unsound: int = 0
+    again: int = 0  # proofs that needed more than one try
+
+    def __str__(self) -> str:
+        tried = f", {self.again} of them after another try" if self.again else ""
+        return f"{self.proved} proofs, {self.proved - self.unsound} sound{tried}"
+
+
+def audit_suite(
+    name: str, only: list[str], seeds: int | None, devices: int, *, oracle_alone: bool = False
+) -> bool:
+    """Print a row per proof, and how many are sound, also after Ctrl-C or SIGTERM; return whether all are.
+
+    Raises:
+        UsageError: the suite or a task is unknown, or tasks have no oracle and no mutants.
+        StoppedError: it was asked to stop.
     """
     suite, taskset = find_suite(name), find_taskset(find_suite(name).taskset)
     if unknown := sorted(set(only) - set(suite.tasks)):
@@ -34,52 +55,74 @@ def audit_suite(name: str, only: list[str], seeds: int | None, devices: int) -> 
     jobs = [(task, seed) for task in only or suite.tasks for seed in suite.seeds(count)]
     if bare := sorted({task for task, seed in jobs if not isinstance(taskset.task(task, seed), Provable)}):
         raise UsageError(f"{len(bare)} tasks of {name} have no oracle and no mutants, such as {bare[0]}")
-    console = terminal()
-    unsound, again = asyncio.run(_prove(suite.only(only) if only else suite, taskset, jobs, devices, console))
-    tried = f", {again} of them after another try" if again else ""
-    console.print(f"{len(jobs)} proofs, {len(jobs) - unsound} sound{tried}")
-    return unsound == 0
+    prove = _oracle_of if oracle_alone else audit
+    run = _Audit(suite.only(only) if only else suite, taskset, devices, prove, terminal())
+    began = time.monotonic()
+    try:
+        asyncio.run(run.over(jobs))
+    except asyncio.CancelledError as error:
+        left = f"{len(jobs) - run.proved} of {len(jobs)} proofs"
+        raise StoppedError(f"stopped with {left} to do; --task proves single tasks") from error
+    finally:
+        run.console.print(f"{run}, in {time.monotonic() - began:.0f} s")
+    return run.unsound == 0
 
 
-async def _prove(
-    suite: Suite, taskset: Taskset, jobs: list[tuple[str, int]], devices: int, console: Console
-) -> tuple[int, int]:
-    """Return how many proofs are not sound, and how many needed more than one try."""
-    faults: defaultdict[tuple[str, int], list[Fault]] = defaultdict(list)  # of devices, by proof
-    unsound = 0
+async def _oracle_of(make: Callable[[], Provable], device: Device) -> Proof:
+    return await audit(make, device, {}, mutants=False)
 
-    async def prove(job: tuple[str, int], slot: DeviceSlot | StillSlot) -> bool:
+
+@dataclass
+class _Audit:
+    """Proofs on devices of a farm, printed as they come, and how many there were."""
+
+    suite: Suite
+    taskset: Taskset
+    devices: int
+    proof: Callable[[Callable[[], Provable], Device], Awaitable[Proof]]
+    console: Console
+    proved: int = 0
+    unsound: int = 0
+    again: int = 0  # proofs that needed more than one try
+    _faults: defaultdict[tuple[str, int], list[Fault]] = field(default_factory=lambda: defaultdict(list))
+
+    def __str__(self) -> str:
+        tried = f", {self.again} of them after another try" if self.again else ""
+        return f"{self.proved} proofs, {self.proved - self.unsound} sound{tried}"
+
+    async def over(self, jobs: Sequence[tuple[str, int]]) -> None:
+        with cancelled_by_signals():
+            async with suite_farm(self.suite, self.devices) as farm:
+                if farm is None:
+                    await play(jobs, [StillSlot()], self._prove)
+                    return
+                label = f"audit {self.suite.name}"[:128]
+                lease = partial(farm.client.lease, **self.suite.lease, label=label, wait=LEASE_WAIT_S)
+                await play(jobs, [DeviceSlot(lease) for _ in range(self.devices)], self._prove)
+
+    async def _prove(self, job: tuple[str, int], slot: DeviceSlot | StillSlot) -> bool:
         """Prove one task; return True if the device failed and another one is to be tried."""
-        nonlocal unsound
         try:
-            proof: Proof | Fault = await slot.run(
-                lambda device: audit(lambda: _provable(taskset, *job), device)
-            )
+            proof: Proof | Fault = await slot.run(lambda device: self.proof(lambda: self._task(*job), device))
         except FaultError as error:
-            if error.fault.origin in LOST:
-                faults[job].append(error.fault)
-                if len(faults[job]) == _ATTEMPTS:
-                    raise
-                return True
             proof = error.fault
+            if proof.origin in LOST:
+                if len(self._faults[job]) + 1 < _ATTEMPTS:
+                    self._faults[job].append(proof)
+                    return True
+                if proof.origin == "farm":  # nor would the other tasks find a device
+                    raise
+        self.proved += 1
+        self.unsound += isinstance(proof, Fault) or bool(proof.failures)
+        self.again += bool(self._faults[job])
+        self.console.print(_row(*job, proof, self._faults[job]), soft_wrap=True, highlight=False)
         await slot.close()  # every proof begins on a device that nobody has used
-        unsound += isinstance(proof, Fault) or bool(proof.failures)
-        console.print(_row(*job, proof, faults[job]), soft_wrap=True, highlight=False)
         return False
 
-    async with suite_farm(suite, devices) as farm:
-        if farm is None:
-            await play(jobs, [StillSlot()], prove)
-        else:
-            lease = partial(farm.client.lease, **suite.lease, label=f"audit {suite.name}"[:128])
-            await play(jobs, [DeviceSlot(lease) for _ in range(devices)], prove)
-    return unsound, sum(map(bool, faults.values()))
-
-
-def _provable(taskset: Taskset, name: str, seed: int) -> Provable:
-    task = taskset.task(name, seed)
-    assert isinstance(task, Provable)
-    return task
+    def _task(self, name: str, seed: int) -> Provable:
+        task = self.taskset.task(name, seed)
+        assert isinstance(task, Provable)
+        return task
 
 
 def _row(task: str, seed: int, proof: Proof | Fault, faults: Sequence[Fault]) -> str:
@@ -87,8 +130,8 @@ def _row(task: str, seed: int, proof: Proof | Fault, faults: Sequence[Fault]) ->
     if isinstance(proof, Fault):
         return f"{task}  seed {seed}  not proved: {proof.origin} ({proof.code}): {proof.message}{tried}"
     lucky = proof.null.get("random")
+    beside = f", {len(proof.mutants)} mutants below 1, {len(proof.null)} null agents" if proof.null else ""
     said = "; ".join(proof.failures) or (
-        f"sound: oracle 1, {len(proof.mutants)} mutants below 1, {len(proof.null)} null agents"
-        + (f" (random was lucky: {lucky})" if lucky else "")
+        f"sound: oracle 1{beside}" + (f" (random was lucky: {lucky})" if lucky else "")
     )
     return f"{task}  seed {seed}  {said}{tried}"

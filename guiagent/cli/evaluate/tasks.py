@@ -67,6 +67,9 @@ def audit(
         int | None, typer.Option(min=1, help="Number of the suite's seeds per task; by default 3, if it has.")
     ] = None,
     devices: Annotated[int, typer.Option(min=1, help="Number of devices.")] = 2,
+    oracle_alone: Annotated[
+        bool, typer.Option("--oracle-alone", help="Only see whether every task can be done.")
+    ] = False,
 ) -> None:
     """Prove every task's check on real devices: the oracle scores 1, mutants and null agents do not.
 
@@ -74,7 +77,7 @@ def audit(
     """
     from guiagent.cli.evaluate.audit import audit_suite
 
-    if not audit_suite(suite, task or [], seeds, devices):
+    if not audit_suite(suite, task or [], seeds, devices, oracle_alone=oracle_alone):
         raise typer.Exit(1)
 
 

@@ -1,0 +1,87 @@
+"""`guiagent tasks audit`, asked to stop, says what it has proved, gives its devices back, and ends soon."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from eval.suites import find_suite
+from guiagent.cli.common.stopping import cancelled_by_signals
+from guiagent.client import local_pool
+from guiagent.client.local_pool import pool_beside
+
+_SOON_S = 10.0
+
+
+def _audit_in_the_background(temporary: Path) -> "subprocess.Popen[str]":
+    """Start an audit as a shell starts what ends with `&`: with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "guiagent.cli", "tasks", "audit", "lab"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"},
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_an_audit_that_is_stopped_says_what_it_proved(tmp_path: Path) -> None:
+    with _audit_in_the_background(tmp_path) as audit:
+        try:
+            assert audit.stdout is not None
+            assert "sound: oracle 1" in audit.stdout.readline()
+            asked = time.monotonic()
+            audit.send_signal(signal.SIGINT)
+            printed, said = audit.communicate(timeout=_SOON_S)
+        finally:
+            audit.kill()
+    assert time.monotonic() - asked < _SOON_S
+    assert audit.returncode == 130
+    *more, total = printed.splitlines()
+    proved, proofs = len(more) + 1, 3 * len(find_suite("lab").tasks)
+    assert total.startswith(f"{proved} proofs, {proved} sound, in ")
+    assert f"stopped with {proofs - proved} of {proofs} proofs to do" in said
+    assert list(tmp_path.glob("guiagent-pool-*")) == []  # its pool ended before it, in order
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_either_signal_cancels_the_task(number: signal.Signals) -> None:
+    async def work() -> None:
+        with cancelled_by_signals():
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(_SOON_S)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(work())
+
+
+@pytest.mark.asyncio
+async def test_who_waits_for_a_pool_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[subprocess.Popen[bytes]] = []
+    stop = local_pool._stop
+
+    def noted(child: "subprocess.Popen[bytes]") -> None:
+        stopped.append(child)
+        stop(child)
+
+    monkeypatch.setattr(local_pool, "read_endpoint", lambda folder: None)  # it is never up
+    monkeypatch.setattr(local_pool, "_stop", noted)
+
+    async def wait() -> None:
+        async with pool_beside("lab"):
+            pass
+
+    waiting = asyncio.create_task(wait())
+    await asyncio.sleep(0.3)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(waiting, _SOON_S)
+    assert [child.poll() is None for child in stopped] == [False]
