@@ -21,7 +21,10 @@ from devices.sites.site import is_installed
 from guiagent.errors import FaultError
 from guiagent.types import CommandResult, Ending, ObserveSpec
 from rewards.tasksets.web import TEMPLATES, WebTasks
-from rewards.tasksets.web.goal import Goal, Row, State, differences, near_misses
+from rewards.tasksets.web.forum.rows import FORUM
+from rewards.tasksets.web.forum.topics import visit
+from rewards.tasksets.web.goal import Goal, Row, State, differences, id_of, near_misses
+from rewards.tasksets.web.hands import Hands
 from rewards.tasksets.web.store import SiteDevice
 from rewards.tasksets.web.template import Template
 from rewards.tasksets.web.tracker.rows import TRACKER
@@ -209,6 +212,24 @@ async def proved(name: str, seed: int, device: BrowserWithSites) -> None:
 )
 async def test_the_oracle_solves_it_through_the_interface(name: str, device: BrowserWithSites) -> None:
     await proved(name, 1_000_000_000, device)
+
+
+@pytest.mark.browser
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_like_that_is_still_being_sent_counts(device: BrowserWithSites) -> None:
+    needs(TEMPLATES["forum-like"])
+    task = WebTasks().task("forum-like", 1_000_000_000)
+    _, shown = await task.setup(device, ObserveSpec(frame="none"))
+    ((_, like),) = task.scenario.goal.added
+    post = str(like["post"])
+    (topic,) = {row["topic"] for key, row in (await FORUM.read(device)).items() if key == post}
+    hands = Hands(device)
+    await visit(hands, topic)
+    after_a_while = "(...told) => new Promise(go => setTimeout(go, 1500)).then(() => send(...told))"
+    late = f"window.fetch = (send => {after_a_while})(window.fetch)"
+    await device.observe(ObserveSpec(frame="none", probes={"late": late}))
+    await hands.click(f".js-comment[data-pk='{id_of(post)}'] .js-like")
+    assert (await task.check(device, shown, Ending(claim="success"))).value == 1
 
 
 @pytest.mark.browser

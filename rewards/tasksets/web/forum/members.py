@@ -78,6 +78,9 @@ def vote(rng: random.Random, state: State) -> Scenario:
     choices = _POLLS[title]
     choice, other = rng.sample(choices, 2)
     key, _ = topic(state, title)
+    (question,) = {row["poll"] for row in rows_of(state, "choice", description=choice).values()}
+    own: Row = {"description": "None of these", "poll": question}
+    voted: Row = {"choice": choice, "who": ME}
 
     async def moves(hands: Hands) -> None:
         await visit(hands, key)
@@ -86,9 +89,12 @@ def vote(rng: random.Random, state: State) -> Scenario:
 
     return Scenario(
         f'Vote for "{choice}" in the forum\'s poll "{title}".',
-        Goal(added=[("vote", {"choice": choice, "who": ME})]),
+        Goal(added=[("vote", voted)]),
         moves,
-        near_misses={"another choice": Goal(added=[("vote", {"choice": other, "who": ME})])},
+        near_misses={
+            "another choice": Goal(added=[("vote", {**voted, "choice": other})]),
+            "a choice of one's own beside it": Goal(added=[("choice", own), ("vote", voted)]),
+        },
     )
 
 

@@ -21,6 +21,8 @@ return fetch('/user/login/').then(answer => answer.text()).then(text => {{
   return fetch('/user/login/', {{method: 'POST', body: new FormData(form)}}).then(() => {{}});
 }});
 """
+# Spirit sends a like by a script: the link that was clicked has the focus, and once it is sent a new address.
+_LIKED = "document.activeElement?.matches('.js-like[href$=\"/create/\"]') !== true"
 # A seeded topic is told by its key, so that it may get another title; a new one by its title.
 _TOPIC = f"CASE WHEN t.date < {_NEW} THEN 'topic/' || t.id ELSE t.title END"
 _JOINED = "LEFT JOIN spirit_topic_topic t ON t.id = x.topic_id LEFT JOIN auth_user u ON u.id = x.user_id"
@@ -165,6 +167,17 @@ FORUM = Database(
             "voter_id, choice_id, is_removed, created_at",
             f"0, 0, 0, {_NEW}",
         ),
+        "choice": _table(
+            _CHOICES,
+            "SELECT x.id AS id, p.title AS poll, x.description AS description, x.is_removed AS removed "
+            f"FROM {_CHOICES} x LEFT JOIN {_POLLS} p ON p.id = x.poll_id",
+            {
+                "poll": _set(_CHOICES, "poll_id", f"(SELECT id FROM {_POLLS} WHERE title = :value)"),
+                "description": _set(_CHOICES, "description"),
+            },
+            "poll_id, number, description, vote_count, is_removed",
+            "0, 99, '', 0, 0",
+        ),
         "poll": _table(
             _POLLS,
             "SELECT x.id AS id, 'post/' || x.comment_id AS post, x.title AS question, "
@@ -196,5 +209,6 @@ FORUM = Database(
                           "FROM djconfig_config x"),
     },
     Entry("/", _ENTER, "document.querySelector('a[href*=logout]') !== null"),
+    _LIKED,
 )  # fmt: skip
 ORIGIN = origin(FORUM.site)
