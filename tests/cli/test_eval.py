@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 from eval.results import SuiteResult, result_json, write_json
 from eval.suites import find_suite
 from guiagent.cli import app
+from guiagent.cli.common.policy import SCRIPTED
 from guiagent.cli.evaluate.command import measured
 from guiagent.errors import InfrastructureError, UsageError
+from guiagent.types import Observation
 
 SUITE = find_suite("miniwob-demo").only(["click-test-2"])
 BESIDE = ["null", "random", "random-element", "oracle"]
@@ -25,6 +27,8 @@ def test_baselines_are_played_or_not_or_taken_from_a_folder(tmp_path: Path) -> N
     assert measured("all", SUITE, "tiny") == (BESIDE, [])
     assert measured("all", SUITE, "null") == (BESIDE[1:], [])
     assert measured("none", SUITE, "tiny") == ([], [])
+    played, _ = measured("all", find_suite("web"), "tiny")  # some of its tasks cannot be done
+    assert played == ["null", "random", "random-element", "done", "fail"]
     kept(tmp_path, "null", "oracle", "another")
     played, known = measured(str(tmp_path), SUITE, "tiny")
     assert played == []
@@ -50,6 +54,11 @@ def test_an_unknown_task_or_suite_starts_no_farm(tmp_path: Path) -> None:
         refused = CliRunner().invoke(app, [*run, *more])
         assert said in str(refused.exception)
     assert not (tmp_path / "run").exists()
+
+
+async def test_who_always_fails_says_that_it_cannot_be_done() -> None:
+    said = await SCRIPTED["fail"]().act("1", "Close the issue.", (), Observation(1280, 800))
+    assert [one["status"] for one in said.actions] == ["infeasible"]
 
 
 @pytest.mark.browser

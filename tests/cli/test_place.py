@@ -24,6 +24,8 @@ def test_a_word_says_kind_image_and_size() -> None:
     assert Place().of(SUITE) is SUITE and Place().words(SUITE, 2) == ["desktop=2@1920x1080"]
     assert Place("desktop").words(SUITE, 2) == ["desktop=2"]
     assert Place("desktop=1@800x600").words(SUITE, 2) == ["desktop=1@800x600"]
+    sites = find_suite("web").only(["data-report", "tracker-resolve"])
+    assert Place().words(sites, 3) == ["browser=3@1280x800,sites=data+tracker"]
 
 
 def test_a_config_brings_its_devices(tmp_path: Path) -> None:

@@ -72,9 +72,9 @@ class Place:
             return ["--config", str(self.config)]
         width, height = suite.screen
         sites = f",sites={'+'.join(suite.sites)}" if suite.sites else ""
-        word = f"{self.device or f'{suite.device}@{width}x{height}'}{sites}"
+        word = self.device or f"{suite.device}@{width}x{height}"
         counted = word if "=" in word else re.sub(r"(?=[@,]|$)", f"={devices}", word, count=1)
-        return [counted, *(["--config", str(self.guardrails)] if self.guardrails else [])]
+        return [counted + sites, *(["--config", str(self.guardrails)] if self.guardrails else [])]
 
 
 HERE = Place()

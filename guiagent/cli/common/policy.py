@@ -9,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import xxhash
 
+from guiagent.actions import Done
 from guiagent.cli.common.provenance import commit, versions
 from guiagent.dialects import find_dialect
 from guiagent.policies import (
@@ -37,6 +38,7 @@ SCRIPTED: dict[str, Callable[[], Policy]] = {  # all policies without a model
     **BASELINES,
     "centre": CentrePolicy,
     "done": lambda: ScriptedPolicy([]),
+    "fail": lambda: ScriptedPolicy([Done(status="infeasible")]),
     "obedient": ObedientPolicy,
 }
 PROBING = frozenset({"random-element", "oracle", "obedient"})  # they read what a task's probes name
