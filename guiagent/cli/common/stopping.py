@@ -44,8 +44,12 @@ def stoppable(*, quietly: bool = False) -> Iterator[Callable[[], bool]]:
 def cancelled_by_signals() -> Iterator[None]:
     """Have Ctrl-C and SIGTERM cancel the running task, which gives back what it holds.
 
-    They do so also where the shell started this in the background and had it ignore the first of them.
+    They do so also where the shell started this in the background and had it ignore the first of them. Only
+    the main thread can be asked.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     for number in _SIGNALS:

@@ -25,12 +25,13 @@ from guiagent.cli.common.place import HERE, Place
 from guiagent.cli.common.policy import SCRIPTED, PolicySettings
 from guiagent.cli.common.progress import StageLine
 from guiagent.cli.common.provenance import commit, versions
+from guiagent.cli.common.stopping import cancelled_by_signals
 from guiagent.cli.common.terminal import terminal
 from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.evaluate.grounding import render
 from guiagent.client.still import STILL
 from guiagent.dialects import find_dialect
-from guiagent.errors import UsageError
+from guiagent.errors import StoppedError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 from rewards.tasksets.grounding import GROUNDING
@@ -167,15 +168,19 @@ def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, ask
             return results
 
     async def work() -> list[SuiteResult]:
-        results = await play(plan, asked.place, run)
-        if rules is not None:
-            again = dict.fromkeys((policy, *(one for one in played if one in _SOLVING)))
-            where, behind = rules
-            results += await play([(one, 0, None) for one in again], where, run / GUARDED, behind)
-        return results
+        with cancelled_by_signals():
+            results = await play(plan, asked.place, run)
+            if rules is not None:
+                again = dict.fromkeys((policy, *(one for one in played if one in _SOLVING)))
+                where, behind = rules
+                results += await play([(one, 0, None) for one in again], where, run / GUARDED, behind)
+            return results
 
-    with PeakMemory() as memory:
-        results = [*asyncio.run(work()), *known]
+    try:
+        with PeakMemory() as memory:
+            results = [*asyncio.run(work()), *known]
+    except asyncio.CancelledError as error:
+        raise StoppedError("interrupted; the same command goes on from here") from error
     first, beside = results[0], results[asked.runs :]
     repeated = Repetitions(tuple(results[: asked.runs]))
     print_table(results, console)

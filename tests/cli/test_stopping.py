@@ -1,4 +1,4 @@
-"""`guiagent tasks audit`, asked to stop, says what it has proved, gives its devices back, and ends soon."""
+"""Audits and evaluations that are asked to stop say what they have, give their devices back, and end soon."""
 
 import asyncio
 import os
@@ -18,12 +18,12 @@ from guiagent.client.local_pool import pool_beside
 _SOON_S = 10.0
 
 
-def _audit_in_the_background(temporary: Path) -> "subprocess.Popen[str]":
-    """Start an audit as a shell starts what ends with `&`: with SIGINT ignored."""
+def _in_the_background(temporary: Path, *words: str) -> "subprocess.Popen[str]":
+    """Start a command as a shell starts what ends with `&`: with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "guiagent.cli", "tasks", "audit", "lab"],
+            [sys.executable, "-m", "guiagent.cli", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -34,7 +34,7 @@ def _audit_in_the_background(temporary: Path) -> "subprocess.Popen[str]":
 
 
 def test_an_audit_that_is_stopped_says_what_it_proved(tmp_path: Path) -> None:
-    with _audit_in_the_background(tmp_path) as audit:
+    with _in_the_background(tmp_path, "tasks", "audit", "lab") as audit:
         try:
             assert audit.stdout is not None
             assert "sound: oracle 1" in audit.stdout.readline()
@@ -50,6 +50,25 @@ def test_an_audit_that_is_stopped_says_what_it_proved(tmp_path: Path) -> None:
     assert total.startswith(f"{proved} proofs, {proved} sound, in ")
     assert f"stopped with {proofs - proved} of {proofs} proofs to do" in said
     assert list(tmp_path.glob("guiagent-pool-*")) == []  # its pool ended before it, in order
+
+
+def test_an_evaluation_that_is_stopped_goes_on_later(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ["eval", "--suite", "lab", "--policy", "random", "--baselines", "none", "--run", str(run)]
+    with _in_the_background(tmp_path, *words) as evaluation:
+        try:
+            give_up = time.monotonic() + 60
+            while not list(run.glob("random/trajectories/segment-*")) and time.monotonic() < give_up:
+                time.sleep(0.1)
+            evaluation.send_signal(signal.SIGINT)
+            _, said = evaluation.communicate(timeout=_SOON_S)
+        finally:
+            evaluation.kill()
+    assert (evaluation.returncode, said.splitlines()[-1]) == (
+        130,
+        "guiagent: interrupted; the same command goes on from here",
+    )
+    assert list(tmp_path.glob("guiagent-pool-*")) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
