@@ -1,6 +1,7 @@
 """Serves an ASGI application over HTTP to whoever knows its token, until a signal comes. Needs uvicorn."""
 
 import asyncio
+import base64
 import contextlib
 import hmac
 import os
@@ -156,16 +157,22 @@ async def _refuse(send: Send, status: int, line: str, headers: list[tuple[bytes,
     await send({"type": "http.response.body", "body": line.encode()})
 
 
-def with_token(app: App, token: str) -> App:
-    """An ASGI application that answers only requests and WebSockets with the bearer token."""
+def with_token(app: App, token: str, user: str | None = None) -> App:
+    """An ASGI application that answers only requests and WebSockets with the bearer token.
+
+    With a `user` the token may be that user's password, too (basic authentication), for clients that are told
+    an address and nothing else: `http://USER:TOKEN@HOST:PORT`.
+    """
     if len(token) < _SHORTEST_TOKEN:
         raise UsageError(f"the token of this server needs at least {_SHORTEST_TOKEN} characters")
-    wanted = f"Bearer {token}".encode()
+    wanted = [f"Bearer {token}".encode()]
+    if user is not None:
+        wanted.append(b"Basic " + base64.b64encode(f"{user}:{token}".encode()))
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
         given = dict(scope.get("headers", ())).get(b"authorization", b"")
-        if kind == "lifespan" or hmac.compare_digest(given, wanted):
+        if kind == "lifespan" or any([hmac.compare_digest(given, one) for one in wanted]):
             await app(scope, receive, send)
         elif kind == "http":
             line = "send the token of this server as a bearer token\n"

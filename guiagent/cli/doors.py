@@ -1,13 +1,22 @@
-"""`guiagent openenv`, `guiagent e2b`: a suite's tasks, or devices, for the clients of others."""
+"""`guiagent openenv`, `nemo-gym`, `e2b`: a suite's tasks, or devices, for the clients of others."""
 
 import asyncio
 import contextlib
-from typing import Annotated, Literal
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from guiagent.cli.common.plain import plain
 from guiagent.cli.farm.commands import Pool
 from guiagent.errors import MissingProgram, UsageError
+from guiagent.storage.atomic import write_file
+
+if TYPE_CHECKING:
+    from guiagent.client import FarmClient
+    from guiagent.serving import App
 
 app = typer.Typer()
 
@@ -36,28 +45,61 @@ def openenv(
     """
     from eval.doors.openenv import Sessions, application
     from eval.stepping import SuiteTasks
-    from guiagent import serving
-    from guiagent.client import FarmClient
-    from guiagent.client.local_pool import endpoint_of, private_pool
 
     tasks = SuiteTasks(suite, split)
-    host, port = serving.address_of(http, "--http")
-    token, shown = serving.token_of("GUIAGENT_OPENENV_TOKEN")
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(contextlib.closing(serving.listen(host, port, "--http")))
-        endpoint = (
-            stack.enter_context(private_pool(tasks.devices(devices))) if pool is None else endpoint_of(pool)
-        )
+    _serve(
+        lambda farm: application(Sessions(tasks, farm, devices, max_steps, idle)),
+        tasks.devices(devices) if pool is None else None,
+        pool,
+        http,
+        "GUIAGENT_OPENENV_TOKEN",
+    )
 
-        async def serve() -> None:
-            async with FarmClient(endpoint.url, endpoint.token) as farm:
-                await farm.devices()  # a pool that is away is said now
-                sessions = Sessions(tasks, farm, devices, max_steps, idle)
-                ready = f"serving  {serving.url_of(listener, host)}{shown}"
-                app = serving.with_token(application(sessions), token)
-                await serving.run(app, listener, lambda: print(ready, flush=True))
 
-        asyncio.run(serve())
+@app.command("nemo-gym")
+def nemo_gym(
+    suite: Annotated[str, typer.Argument(help="Suite whose tasks are served, such as lab or miniwob-demo.")],
+    devices: Annotated[int, typer.Option(min=1, max=256, help="Devices, and so rollouts at once.")] = 4,
+    pool: Pool = None,
+    http: Annotated[
+        str, typer.Option(metavar="[HOST:]PORT", help="Where to serve; 0 picks a free port.")
+    ] = "8703",
+    split: Annotated[
+        Literal["train", "evaluation"], typer.Option(help="Range of seeds, and which tasks.")
+    ] = "train",
+    rows: Annotated[
+        Path | None, typer.Option(help="Write the data set there (JSON lines), and serve nothing.")
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=1, max=10_000, help="Seeds of each task in --rows.")] = 8,
+    agent: Annotated[str, typer.Option(help="Agent of --rows, as your config names it.")] = "simple_agent",
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps of an episode; by default each task's own.")
+    ] = None,
+    idle: Annotated[
+        float, typer.Option(min=1, help="Seconds after which a rollout that nobody uses ends.")
+    ] = 300,
+) -> None:
+    """Serve a suite's tasks as a resources server of NeMo Gym, on devices started for it or those of --pool.
+
+    Its config has the server with the printed port and the host guiagent:TOKEN@HOST, where the token is
+    $GUIAGENT_NEMO_GYM_TOKEN, or a new one, which is printed.
+    """
+    from eval.doors import nemo_gym as door
+    from eval.stepping import SuiteTasks
+
+    tasks = SuiteTasks(suite, split)
+    if rows is not None:
+        lines = [json.dumps(row) for row in door.rows(tasks, episodes, agent)]
+        write_file(rows, "".join(f"{line}\n" for line in lines).encode())
+        return print(f"{len(lines)} rows in {plain(str(rows))}")
+    _serve(
+        lambda farm: door.application(door.Rollouts(tasks, farm, devices, max_steps, idle)),
+        tasks.devices(devices) if pool is None else None,
+        pool,
+        http,
+        "GUIAGENT_NEMO_GYM_TOKEN",
+        user="guiagent",
+    )
 
 
 @app.command()
@@ -102,6 +144,35 @@ def e2b(
             async with FarmClient(endpoint.url, endpoint.token) as farm:
                 await farm.devices()  # a pool that is away is said now
                 app = application(Sandboxes(farm, wait), key)
+                ready = f"serving  {serving.url_of(listener, host)}{shown}"
+                await serving.run(app, listener, lambda: print(ready, flush=True))
+
+        asyncio.run(serve())
+
+
+def _serve(
+    application: "Callable[[FarmClient], App]",
+    started: str | None,
+    pool: str | None,
+    http: str,
+    token_variable: str,
+    user: str | None = None,
+) -> None:
+    """Serve an application over the devices `started` for it, or over those of the pool."""
+    from guiagent import serving
+    from guiagent.client import FarmClient
+    from guiagent.client.local_pool import endpoint_of, private_pool
+
+    host, port = serving.address_of(http, "--http")
+    token, shown = serving.token_of(token_variable)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(contextlib.closing(serving.listen(host, port, "--http")))
+        endpoint = endpoint_of(pool) if started is None else stack.enter_context(private_pool(started))
+
+        async def serve() -> None:
+            async with FarmClient(endpoint.url, endpoint.token) as farm:
+                await farm.devices()  # a pool that is away is said now
+                app = serving.with_token(application(farm), token, user)
                 ready = f"serving  {serving.url_of(listener, host)}{shown}"
                 await serving.run(app, listener, lambda: print(ready, flush=True))
 
