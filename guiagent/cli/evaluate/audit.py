@@ -26,19 +26,6 @@ _SEEDS = 3  # of each task, unless the user says how many or the suite has fewer
 _ATTEMPTS = 3  # at a proof, with another device after each fault
 
 
-@dataclass
-class _Tally:
-    """How far an audit has come."""
-
-    proved: int = 0
-    unsound: int = 0
-    again: int = 0  # proofs that needed more than one try
-
-    def __str__(self) -> str:
-        tried = f", {self.again} of them after another try" if self.again else ""
-        return f"{self.proved} proofs, {self.proved - self.unsound} sound{tried}"
-
-
 def audit_suite(
     name: str, only: list[str], seeds: int | None, devices: int, *, oracle_alone: bool = False
 ) -> bool:
