@@ -15,6 +15,8 @@ from rewards.tasksets.lab import TRAIN_TASKS as LAB_TASKS
 from rewards.tasksets.lab import Lab
 from rewards.tasksets.lab.steps import LabSteps
 from rewards.tasksets.miniwob import TRAIN_TASKS, MiniWob
+from rewards.tasksets.miniwob.rounds import TRAIN_TASKS as ROUNDS_TASKS
+from rewards.tasksets.miniwob.rounds import MiniWobRounds
 from rewards.tasksets.osworld import Osworld
 from rewards.tasksets.osworld.support import lacking
 from rewards.tasksets.phone import TRAIN_TEMPLATES, PhoneTasks
@@ -35,6 +37,7 @@ TASKSETS: dict[str, MakeTaskset] = {
     "lab": Lab,
     "lab-steps": LabSteps,
     "miniwob": MiniWob,
+    "miniwob-rounds": MiniWobRounds,
     "phone": PhoneTasks,
     "proposed": Proposed,
     "safety": SafetyTasks,
@@ -100,6 +103,8 @@ def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
     match taskset:
         case MiniWob():
             found: Sequence[str] = TRAIN_TASKS
+        case MiniWobRounds():
+            found = ROUNDS_TASKS
         case PhoneTasks():
             found = TRAIN_TEMPLATES
         case Lab() | LabSteps():

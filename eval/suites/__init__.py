@@ -5,6 +5,7 @@ from eval.suites.desktop import DESKTOP
 from eval.suites.lab import LAB, LAB_PERTURBED
 from eval.suites.miniwob import MINIWOB
 from eval.suites.miniwob_demo import MINIWOB_DEMO
+from eval.suites.miniwob_rounds import MINIWOB_ROUNDS
 from eval.suites.osworld import PREFIX, osworld_suite
 from eval.suites.phone import PHONE, PHONE_UNSEEN_APPS
 from eval.suites.safety import SAFETY
@@ -18,7 +19,10 @@ from rewards.tasksets.grounding import GROUNDING
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
-    for suite in (DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, PHONE, PHONE_UNSEEN_APPS, SAFETY, WEB)
+    for suite in (
+        *(DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, MINIWOB_ROUNDS),
+        *(PHONE, PHONE_UNSEEN_APPS, SAFETY, WEB),
+    )
 }
 
 

@@ -37,7 +37,7 @@ async def _pace(device: Device, steps: int, spec: ObserveSpec) -> Pace:
     click = [Click(x=POINT[0], y=POINT[1])]
 
     async def reset(seed: int) -> None:
-        await MiniWobTask(TASK, seed, EPISODE_STEPS).setup(device, spec)
+        await MiniWobTask(TASK, TASK, seed, EPISODE_STEPS).setup(device, spec)
 
     async def step() -> None:
         observation = await device.act(click, spec)

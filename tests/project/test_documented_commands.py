@@ -38,12 +38,15 @@ SHORTER = [
     (r"^(python -m tests\.bench\b.*)$", r"\1 --help"),
     (r"^(python -m tests\.(?:bench|drills)\b.*)$", r"\1 --help"),  # after its words were read
     (r"^(guiagent train .*--dry-run.*)$", r"\1 > dry-run.txt; grep '^ok .*cost' dry-run.txt"),
-    (r"^(guiagent train --recipe (?:arpo-demo|zero) (?!.*--dry-run).*)$", rf"\1 --set minutes=0.02 {_FEW}"),
+    (
+        r"^(guiagent train --recipe (?:arpo-demo|zero|rounds) (?!.*--dry-run).*)$",
+        rf"\1 --set minutes=0.02 {_FEW}",
+    ),
     (
         r"^(guiagent train --recipe everywhere (?!.*--dry-run).*)$",
         r"\1 --set steps=1 --set rollout.group_size=2",
     ),
-    (r"^(guiagent train --recipe zero .*)$", r"\1 --set evaluation.episodes=1"),
+    (r"^(guiagent train --recipe (?:zero|rounds) .*)$", r"\1 --set evaluation.episodes=1"),
     (r"^(guiagent train --recipe tiny-sft .*)$", r"\1 --set demonstrations=40 --set steps=4 --set batch=4"),
     (r"^(guiagent train --recipe tiny-judge .*)$", r"\1 --set labelled=150 --set steps=4 --set batch=4"),
     (r"^(guiagent train --recipe tiny-.*)$", r"\1 --set devices=2"),
@@ -81,7 +84,7 @@ LONG = [
         pytest.mark.drill,
     ),
     (r"^guiagent propose .*--policy ", pytest.mark.drill),  # which tries what it proposes
-    (r"^guiagent train --recipe (zero|lab|tiny-\w+) ", pytest.mark.drill),
+    (r"^guiagent train --recipe (zero|rounds|lab|tiny-\w+) ", pytest.mark.drill),
     (r"^cp .*runs/", pytest.mark.drill),  # of what a long one made
     (r"^scripts/sites \w", pytest.mark.drill),  # which downloads the application
     (r"^scripts/vllm|rollout\.vllm", pytest.mark.vllm),

@@ -19,7 +19,7 @@ class Renamed:
     def task(self, name: str, seed: int) -> MiniWobTask:
         if name not in self.names:
             raise UsageError(f"no task {name!r} here")
-        return MiniWobTask(f"{name}-1", seed, 1)
+        return MiniWobTask(f"{name}-1", f"{name}-1", seed, 1)
 
 
 @pytest.mark.parametrize("names", [("*",), ("second",)])

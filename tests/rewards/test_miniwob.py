@@ -112,7 +112,7 @@ async def test_an_unsound_check_is_found_out(browser_device, given, unsound):
         async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
             return Score(given)
 
-    proof = await audit(lambda: Says("click-test-2", 1, 2), browser_device)
+    proof = await audit(lambda: Says("click-test-2", "click-test-2", 1, 2), browser_device)
     assert len(proof.failures) == unsound, proof.failures
 
 

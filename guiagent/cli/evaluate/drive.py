@@ -57,7 +57,7 @@ def make_task(instruction: str, url: str, max_steps: int) -> Task:
     """Make a task of a page: "miniwob:NAME" has a check of its own, any other address has none."""
     scheme, _, page = url.partition(":")
     if scheme == "miniwob":
-        return MiniWobPage(page, 0, max_steps, instruction=instruction)
+        return MiniWobPage(page, page, 0, max_steps, instruction=instruction)
     return OpenTask(url, instruction, max_steps)
 
 

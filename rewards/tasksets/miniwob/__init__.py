@@ -29,8 +29,8 @@ from rewards.tasksets.miniwob.pages import (
     TRAIN,
     UNSEEN,
 )
-from rewards.tasksets.miniwob.reader import READER, reading
-from rewards.tasksets.miniwob.task import HEIGHT, STATE, WIDTH, MiniWobTask
+from rewards.tasksets.miniwob.reader import READER, probes_of
+from rewards.tasksets.miniwob.task import HEIGHT, WIDTH, MiniWobTask
 
 TRAIN_TASKS: tuple[str, ...] = tuple(TRAIN)
 UNSEEN_TASKS: tuple[str, ...] = tuple(UNSEEN)
@@ -64,12 +64,7 @@ class MiniWob:
         """The task `name` with `seed`; at most twice the actions of its shortest solution are allowed."""
         if name not in _PAGES:
             raise UsageError(f"no MiniWoB task {name!r}; known: {', '.join(self.names)}"[:900])
-        probes = {"state": STATE}
-        if self.oracle:
-            probes["oracle"] = f"{reading(name)}.goal"
-            probes["candidates"] = f"{reading(name)}.candidates"
-            probes["labels"] = f"{reading(name)}.labels"
-        return MiniWobTask(name, seed, 2 * _PAGES[name], probes)
+        return MiniWobTask(name, name, seed, 2 * _PAGES[name], probes_of(name, self.oracle))
 
 
 __all__ = [

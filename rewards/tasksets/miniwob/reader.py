@@ -15,6 +15,22 @@ _STEPS = f"(page => ({_script('steps.js')})({_script('hands.js')}, [{_FAMILIES}]
 _CLICKS = "(points => points.map(([x, y]) => ({type: 'click', x, y})))"
 
 
+# null except on a page of the package (no other site has this protocol) that the set-up has marked.
+STATE = """
+location.protocol === 'file:' && 'seed' in core
+  ? [WOB_TASK_READY, WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, WOB_REWARD_REASON] : null
+"""
+
+
+def probes_of(page: str, oracle: bool) -> dict[str, str]:
+    """What is asked of a page with every observation; the `oracle` asks what solves it, too."""
+    asked = {"state": STATE}
+    if oracle:
+        asked |= {"oracle": f"{reading(page)}.goal", "candidates": f"{reading(page)}.candidates"}
+        asked["labels"] = f"{reading(page)}.labels"
+    return asked
+
+
 def reading(page: str) -> str:
     """JavaScript of an object: `goal` has the actions that are left, `candidates` clicks, `labels` theirs.
 

@@ -11,7 +11,7 @@ from guiagent.errors import Fault, FaultError
 from guiagent.protocols import Device
 from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score
 from rewards.tasksets.miniwob.pages import CLICKS, PARTIAL
-from rewards.tasksets.miniwob.reader import reading
+from rewards.tasksets.miniwob.reader import STATE, reading
 
 WIDTH, HEIGHT = 160, 224  # the task area is 160x210; 224 makes both sides whole patches of 32 pixels
 
@@ -19,6 +19,7 @@ _SETUP = """
 core.EPISODE_MAX_TIME = 1e9;
 if (window.jQuery) jQuery.fx.off = true;
 core.endEpisode(0);
+core.roundsLeft = 1;
 document.getElementById('reward-display').style.display = 'none';
 Math.seedrandom(SEED);
 core.startEpisodeReal();
@@ -43,11 +44,6 @@ const loaded = url => new Promise(done => {
 });
 return Promise.all(core.pictured.map(loaded)).then(() => {});
 """
-# null except on a page of the package (no other site has this protocol) that the set-up has marked.
-STATE = """
-location.protocol === 'file:' && 'seed' in core
-  ? [WOB_TASK_READY, WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, WOB_REWARD_REASON] : null
-"""
 _UTTERANCE = "(u => typeof u === 'string' ? u : u.utterance)(core.getUtterance())"
 _READY_POLLS = 200
 _BLIND = ObserveSpec(frame="none")
@@ -55,19 +51,21 @@ _BLIND = ObserveSpec(frame="none")
 
 @dataclass(frozen=True)
 class MiniWobTask:
-    """One page with one seed. `probes` ask the page for its own verdict with every observation.
+    """A page with one seed. `probes` ask the page for its own verdict with every observation.
 
-    `then` is JavaScript that runs on the page after its set-up.
+    `then` is JavaScript that runs on the page after its set-up. Its problem is set so many `rounds` in a row.
     """
 
     id: str
+    page: str
     seed: int
     max_steps: int
     probes: Mapping[str, str] = field(default_factory=lambda: {"state": STATE})
     then: str = ""
+    rounds: int = 1
 
     async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
-        baseline = ResetSpec(url=f"miniwob:{self.id}", script=_SETUP + self.then + _PICTURES)
+        baseline = ResetSpec(url=f"miniwob:{self.page}", script=_SETUP + self.then + _PICTURES)
         asked = {**spec.probes, **self.probes, "utterance": _UTTERANCE}
         first = replace(spec, probes=asked, have=None)
         observation = await device.reset(self.seed, baseline, first)
@@ -100,10 +98,14 @@ class MiniWobTask:
 
     @property
     def mutants(self) -> Sequence[str]:
-        """Near-misses: a wrong click on pages of clicks; elsewhere the last step left out, or alone."""
-        if self.id in CLICKS:
-            return ("another element", "beside every element")
-        alone = () if self.id in PARTIAL else ("the last step alone",)
+        """Near-misses: a wrong click on pages of clicks; elsewhere the last step left out, or alone.
+
+        Of several rounds the last one is left out, too.
+        """
+        if self.page in CLICKS:
+            short = ("the last round left out",) if self.rounds > 1 else ()
+            return ("another element", "beside every element", *short)
+        alone = () if self.page in PARTIAL else ("the last step alone",)
         return ("the last step left out", *alone)
 
     async def oracle(self, device: Device) -> Ending:
@@ -124,6 +126,10 @@ class MiniWobTask:
                         break
                     await device.act(page.goal[:1], _BLIND)
                     page = await self._read(device)
+            case "the last round left out":
+                while page.left > 1:
+                    await device.act(page.goal[:1], _BLIND)
+                    page = await self._read(device)
             case "the last step alone":
                 if len(page.goal) > 1:
                     await device.act(page.goal[-1:], _BLIND)
@@ -134,11 +140,15 @@ class MiniWobTask:
         return Ending()
 
     async def _read(self, device: Device) -> "_Page":
-        shown = await device.observe(replace(_BLIND, probes={"page": reading(self.id)}))
+        shown = await device.observe(
+            replace(_BLIND, probes={"page": reading(self.page), "left": "core.roundsLeft || 0"})
+        )
         page: dict[str, Any] = shown.probes["page"]
-        return _Page(ACTIONS.validate_python(page["goal"]), ACTIONS.validate_python(page["candidates"]))
+        goal, candidates = (ACTIONS.validate_python(page[name]) for name in ("goal", "candidates"))
+        return _Page(goal, candidates, int(shown.probes["left"]))
 
 
 class _Page(NamedTuple):
     goal: list[Action]  # that are left
     candidates: list[Action]  # a click on each element
+    left: int  # rounds that are not won yet, of several
