@@ -29,6 +29,7 @@ _CODE = Path(__file__).parents[2]
 _START_S = 20.0
 _STOP_S = 3.0
 _MAX_SNAPSHOTS = 256
+_SAYS = "phone: "  # begins what `devices.phone` says when it cannot go on
 _snapshots: dict[str, bytes] = {}  # documents by name, shared by the phones of this process
 
 
@@ -89,8 +90,7 @@ class VirtualPhone:
             self.address = f"127.0.0.1:{json.loads(line)['port']}"
             return
         code = await self._process.wait()
-        lines = (self._folder / "log").read_text(errors="replace").splitlines()
-        said = lines[-1].removeprefix("phone: ")[:300] if lines else f"exit code {code}"
+        said = last_words((self._folder / "log").read_text(errors="replace")) or f"exit code {code}"
         for missing in (MissingProgram, InfrastructureError):
             if code == missing.exit_code:
                 raise missing(said)
@@ -172,6 +172,16 @@ async def start(config: PhoneConfig) -> AndroidDevice:
     except BaseException:
         await phone.close()
         raise
+
+
+def last_words(log: str) -> str:
+    """What a phone said when it ended: its own last line, if it has one, else the last one; "" if none.
+
+    Python may log a broken pipe to the dead browser after it.
+    """
+    lines = log.splitlines()
+    own = [line.removeprefix(_SAYS) for line in lines if line.startswith(_SAYS)]
+    return next(iter((own or lines)[-1:]), "")[:300]
 
 
 def sweep() -> int:

@@ -22,6 +22,7 @@ from devices.drivers import DRIVERS, android, phone
 from devices.drivers.android import emulator, plain
 from devices.drivers.android.adb import SERVER
 from devices.drivers.android.device import AndroidDevice
+from devices.drivers.phone import last_words
 from guiagent import protocols
 from guiagent.actions import (
     Action,
@@ -282,6 +283,22 @@ async def test_a_browser_that_dies_at_the_start_is_a_fault_after_which_the_pool_
     with pytest.raises(FaultError, match=r"the browser process ended \(signal 9\)") as caught:
         await phone.start(PhoneConfig(width=WIDTH, height=HEIGHT))
     assert (caught.value.fault.code, caught.value.fault.retryable) == ("start_failed", True)
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("", ""),
+        ("Traceback (most recent call last):\nValueError: seven\n", "ValueError: seven"),
+        (
+            "phone: the browser process ended (signal 9)\nFuture exception was never retrieved\n"
+            "BrokenPipeError: [Errno 32] Broken pipe\n",
+            "the browser process ended (signal 9)",
+        ),
+    ],
+)
+def test_what_a_phone_says_last_is_why_it_ended(log: str, said: str) -> None:
+    assert last_words(log) == said
 
 
 async def test_an_adb_server_that_dies_mid_step_leaves_an_unknown_outcome_and_no_second_tap(
