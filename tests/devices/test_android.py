@@ -297,7 +297,7 @@ async def test_a_browser_that_dies_at_the_start_is_a_fault_after_which_the_pool_
         ),
     ],
 )
-def test_what_a_phone_says_last_is_why_it_ended(log: str, said: str) -> None:
+async def test_what_a_phone_says_last_is_why_it_ended(log: str, said: str) -> None:
     assert last_words(log) == said
 
 
