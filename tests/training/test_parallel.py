@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from guiagent.storage.trajectories import TrajectoryStore
 from tests.drills.replayed import sample
-from tests.support.ranks import ADAPTERS, LABELLED, config_of, go_on, learn
+from tests.support.ranks import ADAPTERS, LABELLED, config_of, furthest, go_on, learn
 from tests.support.shards import whole_shards
 from training.algorithms import find_algorithm
 from training.checkpoints import checkpoint as checkpoints
@@ -84,23 +84,6 @@ def tensors(root: Path) -> dict[str, torch.Tensor]:
     loaded = checkpoints.load(root)
     assert loaded is not None
     return load_file(loaded.model / "model.safetensors") | whole_shards(loaded.path)
-
-
-def furthest(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
-    """The largest difference but for one value in 100,000.
-
-    Half-precision tensors, which adapters were added to, may be rounded either way. Adam divides a gradient
-    by its own size: where it is next to nothing, the order of a sum decides on a step of any size up to the
-    learning rate. That befalls single values; what is summed wrongly moves all of them.
-    """
-    assert one.keys() == other.keys()
-
-    def distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        rounding = 2**-7 * a.float().abs() if a.dtype == torch.bfloat16 else 0.0
-        return ((a.float() - b.float()).abs() - rounding).flatten()
-
-    all_of_them = torch.cat([distance(one[name], other[name]) for name in one])
-    return float(all_of_them.topk(len(all_of_them) // 100_000 + 1).values[-1])
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
