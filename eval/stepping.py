@@ -14,7 +14,7 @@ from guiagent.client.farm import Leasing
 from guiagent.client.play import DeviceSlot
 from guiagent.episode import ending_of, scored, split_at_end
 from guiagent.errors import FaultError, UsageError
-from guiagent.protocols import Task
+from guiagent.protocols import Provable, Task
 from guiagent.seeds import EVALUATION, REINFORCEMENT, checked
 from guiagent.types import Observation, ObserveSpec
 from rewards.catalogue import find_taskset, require_task
@@ -136,14 +136,26 @@ class Episode:
         """End the episode where it is, for an agent that stopped without a word, and score its state."""
         return await self._guarded((), over=True)
 
-    async def _guarded(self, actions: Sequence[Action], over: bool) -> Stepped:
-        running = self._running
-        if running is None:
+    async def solve(self) -> Stepped:
+        """Have the task's own oracle do it, and score the state. Raises UsageError where there is none."""
+        task = self._going().task
+        if not isinstance(task, Provable):
+            raise UsageError(f"{task.id} has no oracle")
+        return await self._guarded((), over=True, oracle=task)
+
+    def _going(self) -> _Running:
+        if self._running is None:
             raise RuntimeError("reset the environment first: its episode has ended")
+        return self._running
+
+    async def _guarded(
+        self, actions: Sequence[Action], over: bool, oracle: Provable | None = None
+    ) -> Stepped:
+        running = self._going()
         running.steps += 1
         info: dict[str, Any] = {"instruction": running.instruction}
         try:
-            return await self._step(running, actions, info, over)
+            return await self._step(running, actions, info, over, oracle)
         except FaultError as error:
             self._running = None
             fault = error.fault
@@ -151,23 +163,33 @@ class Episode:
             return Stepped(_as_before(running.shown), 0.0, False, True, info)
 
     async def _step(
-        self, running: _Running, actions: Sequence[Action], info: dict[str, Any], over: bool
+        self,
+        running: _Running,
+        actions: Sequence[Action],
+        info: dict[str, Any],
+        over: bool,
+        oracle: Provable | None,
     ) -> Stepped:
         task = running.task
         acted, ends = split_at_end(actions)
+        ending = ending_of(ends)
         shown = _as_before(running.shown)
         if acted:
             asked = replace(self._spec, probes=dict(task.probes), have=running.shown.hash or None)
             shown = running.shown = await self._slot.run(lambda device: device.act(acted, asked))
             if shown.action_error:
                 info["action_error"] = shown.action_error
+        if oracle is not None:
+            ending = await self._slot.run(oracle.oracle)
+            asked = replace(self._spec, probes=dict(task.probes))
+            shown = running.shown = await self._slot.run(lambda device: device.observe(asked))
         terminated = over or bool(ends) or (bool(acted) and task.ended(running.shown))
         limit = task.max_steps if self._max_steps is None else self._max_steps
         truncated = not terminated and running.steps >= limit
         over = terminated or truncated
         if not over and not (self._eager and acted):
             return Stepped(shown, 0.0, False, False, info)
-        score = await self._slot.run(lambda device: scored(task, device, running.shown, ending_of(ends)))
+        score = await self._slot.run(lambda device: scored(task, device, running.shown, ending))
         if not over and score.value != 1.0:
             return Stepped(shown, 0.0, False, False, info)
         terminated = terminated or not over

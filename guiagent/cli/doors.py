@@ -1,4 +1,4 @@
-"""`guiagent openenv`, `nemo-gym`, `e2b`: a suite's tasks, or devices, for the clients of others."""
+"""`guiagent openenv`, `nemo-gym`, `harbor`, `e2b`: a suite's tasks, or devices, for the clients of others."""
 
 import asyncio
 import contextlib
@@ -45,14 +45,16 @@ def openenv(
     """
     from eval.doors.openenv import Sessions, application
     from eval.stepping import SuiteTasks
+    from guiagent import serving
 
     tasks = SuiteTasks(suite, split)
+    token, shown = serving.token_of("GUIAGENT_OPENENV_TOKEN")
     _serve(
-        lambda farm: application(Sessions(tasks, farm, devices, max_steps, idle)),
+        lambda farm: serving.with_token(application(Sessions(tasks, farm, devices, max_steps, idle)), token),
         tasks.devices(devices) if pool is None else None,
         pool,
         http,
-        "GUIAGENT_OPENENV_TOKEN",
+        shown,
     )
 
 
@@ -85,21 +87,77 @@ def nemo_gym(
     $GUIAGENT_NEMO_GYM_TOKEN, or a new one, which is printed.
     """
     from eval.doors import nemo_gym as door
+    from eval.doors.rollouts import Rollouts
     from eval.stepping import SuiteTasks
+    from guiagent import serving
 
     tasks = SuiteTasks(suite, split)
     if rows is not None:
         lines = [json.dumps(row) for row in door.rows(tasks, episodes, agent)]
         write_file(rows, "".join(f"{line}\n" for line in lines).encode())
         return print(f"{len(lines)} rows in {plain(str(rows))}")
-    _serve(
-        lambda farm: door.application(door.Rollouts(tasks, farm, devices, max_steps, idle)),
-        tasks.devices(devices) if pool is None else None,
-        pool,
-        http,
-        "GUIAGENT_NEMO_GYM_TOKEN",
-        user="guiagent",
-    )
+    token, shown = serving.token_of("GUIAGENT_NEMO_GYM_TOKEN")
+
+    def served(farm: "FarmClient") -> "App":
+        own = Rollouts(
+            *(tasks, farm, devices, max_steps, idle), door="nemo-gym", at_once="num_samples_in_parallel"
+        )
+        return serving.with_token(door.application(own), token, user="guiagent")
+
+    _serve(served, tasks.devices(devices) if pool is None else None, pool, http, shown)
+
+
+@app.command()
+def harbor(
+    suite: Annotated[str, typer.Argument(help="Suite whose tasks are served, such as lab or miniwob-demo.")],
+    devices: Annotated[int, typer.Option(min=1, max=256, help="Devices, and so trials at once.")] = 4,
+    pool: Pool = None,
+    http: Annotated[
+        str, typer.Option(metavar="[HOST:]PORT", help="Where to serve; 0 picks a free port.")
+    ] = "8704",
+    split: Annotated[
+        Literal["train", "evaluation"], typer.Option(help="Range of seeds, and which tasks.")
+    ] = "train",
+    out: Annotated[
+        Path | None, typer.Option(help="Write the task folders into this new one, and serve nothing.")
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=1, max=10_000, help="Seeds of each task in --out.")] = 8,
+    seconds: Annotated[float, typer.Option(min=1, help="Time of an agent for a task of --out.")] = 900,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps of an episode; by default each task's own.")
+    ] = None,
+    idle: Annotated[
+        float,
+        typer.Option(min=1, help="Seconds after which an unused session ends; more than an agent's time."),
+    ] = 1800,
+) -> None:
+    """Write a suite's tasks as Harbor's task folders, or serve the devices that their agents act on.
+
+    Where Harbor runs, GUIAGENT_HARBOR_URL is this server as containers reach it, and the two tokens are
+    GUIAGENT_HARBOR_TOKEN and GUIAGENT_HARBOR_VERDICT_TOKEN: given here, or new ones, which are printed.
+    """
+    from eval.doors.harbor import folders
+    from eval.doors.harbor.sessions import Sessions, application
+    from eval.doors.rollouts import Rollouts
+    from eval.stepping import SuiteTasks
+    from guiagent import serving
+
+    tasks = SuiteTasks(suite, split)
+    if out is not None:
+        return print(f"{folders.write(tasks, episodes, seconds, out)} task folders in {plain(str(out))}")
+    token, shown = serving.token_of("GUIAGENT_HARBOR_TOKEN")
+    verdicts, also = serving.token_of("GUIAGENT_HARBOR_VERDICT_TOKEN")
+    if token == verdicts:
+        raise UsageError("GUIAGENT_HARBOR_TOKEN is what agents have: the verifier needs another one")
+
+    def served(farm: "FarmClient") -> "App":
+        own = Rollouts(
+            *(tasks, farm, devices, max_steps, idle), door="harbor", at_once="--n-concurrent", frame="png"
+        )
+        return application(Sessions(own), token, verdicts)
+
+    started = tasks.devices(devices) if pool is None else None
+    _serve(served, started, pool, http, shown + also.replace("token", "verdict token"))
 
 
 @app.command()
@@ -155,16 +213,17 @@ def _serve(
     started: str | None,
     pool: str | None,
     http: str,
-    token_variable: str,
-    user: str | None = None,
+    told: str,
 ) -> None:
-    """Serve an application over the devices `started` for it, or over those of the pool."""
+    """Serve an application, which checks tokens, over the devices `started` for it or those of the pool.
+
+    `told` is printed behind its address.
+    """
     from guiagent import serving
     from guiagent.client import FarmClient
     from guiagent.client.local_pool import endpoint_of, private_pool
 
     host, port = serving.address_of(http, "--http")
-    token, shown = serving.token_of(token_variable)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(serving.listen(host, port, "--http")))
         endpoint = endpoint_of(pool) if started is None else stack.enter_context(private_pool(started))
@@ -172,8 +231,7 @@ def _serve(
         async def serve() -> None:
             async with FarmClient(endpoint.url, endpoint.token) as farm:
                 await farm.devices()  # a pool that is away is said now
-                app = serving.with_token(application(farm), token, user)
-                ready = f"serving  {serving.url_of(listener, host)}{shown}"
-                await serving.run(app, listener, lambda: print(ready, flush=True))
+                ready = f"serving  {serving.url_of(listener, host)}{told}"
+                await serving.run(application(farm), listener, lambda: print(ready, flush=True))
 
         asyncio.run(serve())

@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from eval.doors import nemo_gym
-from eval.doors.nemo_gym import Rollout, Rollouts, rows, tools
+from eval.doors import rollouts as shared
+from eval.doors.nemo_gym import rows
+from eval.doors.rollouts import Rollout, Rollouts, Row, tools
 from eval.stepping import Stepped, SuiteTasks
 from guiagent.actions import Wait
 from guiagent.errors import FaultError, UsageError
@@ -178,12 +179,12 @@ class Tasks:
 
 @pytest.fixture
 def rollouts(monkeypatch: pytest.MonkeyPatch) -> Rollouts:
-    monkeypatch.setattr(nemo_gym, "_SWEEP_S", 0.01)
-    monkeypatch.setattr(nemo_gym, "Episode", lambda slot, *_, **__: slot)
-    return Rollouts(Tasks(Failing()), None, 1, None, idle_s=0.05)  # type: ignore[arg-type]
+    monkeypatch.setattr(shared, "_SWEEP_S", 0.01)
+    monkeypatch.setattr(shared, "Episode", lambda slot, *_, **__: slot)
+    return Rollouts(Tasks(Failing()), None, 1, None, 0.05, door="test", at_once="n")  # type: ignore[arg-type]
 
 
-ROW_OF = nemo_gym.Row(task="t", seed=0)
+ROW_OF = Row(task="t", seed=0)
 
 
 async def test_a_fault_is_never_a_score(rollouts: Rollouts) -> None:

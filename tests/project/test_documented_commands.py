@@ -93,7 +93,7 @@ SERVICES = [  # what goes on running beside the commands that follow, and what i
     (r"^guiagent up\b", "pool ready"),
     (r"^guiagent host\b", "joined the pool"),
     (r"^guiagent (mcp|proxy)\b", "serving"),
-    (r"^guiagent (openenv|nemo-gym(?!.*--rows)|e2b|agent a2a)\b", "serving"),
+    (r"^guiagent (openenv|nemo-gym(?!.*--rows)|harbor(?!.*--out)|e2b|agent a2a)\b", "serving"),
     (r"^guiagent forward\b", "127.0.0.1:"),
     (r"^guiagent watch\b(?!.*--export)", "live page"),
     (r"-m devices\.guest\b", "listening on"),
