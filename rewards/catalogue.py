@@ -11,6 +11,7 @@ from rewards.synthesis.taskset import Synthetic
 from rewards.tasksets.book import BookTasks
 from rewards.tasksets.desktop import DesktopTasks
 from rewards.tasksets.grounding import GROUNDING, Grounding, our_items
+from rewards.tasksets.harbor import Harbor
 from rewards.tasksets.lab import TRAIN_TASKS as LAB_TASKS
 from rewards.tasksets.lab import Lab
 from rewards.tasksets.lab.steps import LabSteps
@@ -44,7 +45,10 @@ TASKSETS: dict[str, MakeTaskset] = {
     "web": WebTasks,
 }
 
-_BY_PATH = (GROUNDING, "osworld:PATH", "screenspot:FOLDER", "steps:FOLDER", "synthetic:FILE", "book:FILE")
+_BY_PATH = (
+    *(GROUNDING, "osworld:PATH", "screenspot:FOLDER", "steps:FOLDER"),
+    *("harbor:FOLDER", "synthetic:FILE", "book:FILE"),
+)
 
 
 def find_taskset(name: str, oracle: bool = False) -> Taskset:
@@ -52,8 +56,8 @@ def find_taskset(name: str, oracle: bool = False) -> Taskset:
 
     A name is a key of `TASKSETS`, one that an installed package brings, "osworld:PATH" for OSWorld's task
     files below a path, "grounding" for our grounding items, "screenspot:FOLDER" for those of a folder,
-    "steps:FOLDER" for the steps of its episodes, "synthetic:FILE" for the verified tasks of a file, or
-    "book:FILE" for the accepted proposals of a book.
+    "steps:FOLDER" for the steps of its episodes, "harbor:FOLDER" for its task folders, "synthetic:FILE" for
+    the verified tasks of a file, or "book:FILE" for the accepted proposals of a book.
 
     Raises:
         UsageError: no taskset has that name, a package's cannot be loaded, or a task file is bad.
@@ -67,6 +71,8 @@ def find_taskset(name: str, oracle: bool = False) -> Taskset:
         return Grounding(Path(where), oracle)
     if kind == "steps" and where:
         return Steps(Path(where), oracle)
+    if kind == "harbor" and where:
+        return Harbor(Path(where))
     if kind == "synthetic" and where:
         return Synthetic(Path(where), oracle)
     if kind == "book" and where:
@@ -86,8 +92,8 @@ def find_taskset(name: str, oracle: bool = False) -> Taskset:
 def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
     """Return the tasks that a recipe names; for "*", all tasks of the taskset that training may use.
 
-    Training may not use tasks that a suite keeps unseen, nor OSWorld's tasks with an unsupported step or
-    check.
+    Training may not use tasks that a suite keeps unseen, nor OSWorld's and Harbor's tasks that need what is
+    unsupported.
 
     Raises:
         UsageError: a name is unknown, no task is left, or all are a benchmark's, as grounding items are.
@@ -111,6 +117,8 @@ def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
             found = LAB_TASKS
         case Osworld():
             found = tuple(file.id for file in taskset if not lacking(file))
+        case Harbor():
+            found = tuple(folder.name for folder in taskset if not folder.lacks)
         case _:
             found = taskset.names
     if not found and isinstance(taskset, BookTasks):

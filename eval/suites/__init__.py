@@ -2,6 +2,7 @@
 
 from eval.suites import grounding
 from eval.suites.desktop import DESKTOP
+from eval.suites.harbor import harbor_suite
 from eval.suites.lab import LAB, LAB_PERTURBED
 from eval.suites.miniwob import MINIWOB
 from eval.suites.miniwob_demo import MINIWOB_DEMO
@@ -14,7 +15,7 @@ from eval.suites.suite import Suite
 from eval.suites.web import WEB
 from guiagent import plugins
 from guiagent.errors import UsageError, nearest
-from rewards.tasksets import steps
+from rewards.tasksets import harbor, steps
 from rewards.tasksets.grounding import GROUNDING
 
 SUITES: dict[str, Suite] = {
@@ -27,8 +28,8 @@ SUITES: dict[str, Suite] = {
 
 
 def find_suite(name: str) -> Suite:
-    """Find a suite by its name, of ours or of an installed package, `osworld:PATH`, `screenspot:FOLDER` or
-    `steps:FOLDER`.
+    """Find a suite by its name, of ours or of an installed package, `osworld:PATH`, `screenspot:FOLDER`,
+    `steps:FOLDER` or `harbor:FOLDER`.
 
     Raises UsageError if there is none, or a package's is no suite.
     """
@@ -40,6 +41,8 @@ def find_suite(name: str) -> Suite:
         return grounding.screenspot_suite(name)
     if name.startswith(steps.PREFIX):
         return steps_suite(name)
+    if name.startswith(harbor.PREFIX):
+        return harbor_suite(name, find_suite)
     if name in SUITES:
         return SUITES[name]
     others = plugins.names(plugins.SUITES)
@@ -49,5 +52,6 @@ def find_suite(name: str) -> Suite:
             raise UsageError(f"{name!r} of {plugins.SUITES} is not a Suite of that name")
         return suite
     names = sorted([*SUITES, GROUNDING, *others])
-    known = f"; known: {', '.join(names)}, {PREFIX}PATH, {grounding.PREFIX}FOLDER, {steps.PREFIX}FOLDER"
+    by_path = ", ".join(f"{one}FOLDER" for one in (PREFIX, grounding.PREFIX, steps.PREFIX, harbor.PREFIX))
+    known = f"; known: {', '.join(names)}, {by_path}"
     raise UsageError(f"no suite {name!r}{nearest(name, names) or known}")

@@ -1,6 +1,6 @@
 """An environment of Harbor's that needs no Docker: a root of its own in a temporary folder, by bubblewrap.
 
-Of a Dockerfile it knows FROM, which is this machine's own Python, and COPY of one file.
+Of a Dockerfile it knows FROM, which is this machine's own system, WORKDIR, and COPY of a file or folder.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ _SYSTEM = [place for place in ("/usr/bin", "/usr/lib", "/usr/lib64", "/etc") if 
 
 class Local(BaseEnvironment):
     _root: Path
+    _workdir = "/"
 
     @staticmethod
     def type() -> str:
@@ -30,8 +31,13 @@ class Local(BaseEnvironment):
             (self._root / name).symlink_to(f"usr/{name}")
         for line in (self.environment_dir / "Dockerfile").read_text().splitlines():
             word, *names = line.split()
-            if word == "COPY":
-                await self.upload_file(self.environment_dir / names[0], names[1])
+            if word == "WORKDIR":
+                self._workdir = names[0]
+                self._at(names[0]).mkdir(parents=True)
+            elif word == "COPY" and (source := self.environment_dir / names[0]).is_dir():
+                await self.upload_dir(source, names[1])
+            elif word == "COPY":
+                await self.upload_file(source, names[1])
         await self.ensure_dirs(["/logs/agent", "/logs/verifier", "/logs/artifacts", "/tests"])
 
     async def stop(self, delete: bool) -> None:
@@ -64,7 +70,16 @@ class Local(BaseEnvironment):
         words: list[Any] = ["bwrap", "--bind", self._root, "/", "--dev", "/dev", "--proc", "/proc"]
         for place in _SYSTEM:
             words += ["--ro-bind", place, place]
-        words += ["--dir", "/tmp", "--chdir", cwd or "/", "--die-with-parent", "/bin/bash", "-c", command]
+        words += [
+            "--dir",
+            "/tmp",
+            "--chdir",
+            cwd or self._workdir,
+            "--die-with-parent",
+            "/bin/bash",
+            "-c",
+            command,
+        ]
         variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", **(self._merge_env(env) or {})}
         done = await asyncio.create_subprocess_exec(
             *map(str, words), env=variables, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE

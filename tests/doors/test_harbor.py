@@ -34,6 +34,8 @@ def job(folder: Path, url: str, to: Path, agents: list[dict[str, Any]]) -> dict[
         "agents": agents,
         "tasks": [{"path": str(folder)}],
     }
+    if shutil.which("bwrap") is None:
+        pytest.skip("there is no bwrap: scripts/farm desktop")
     to.mkdir()
     (to / "job.json").write_text(json.dumps(config))
     variables = {
@@ -68,8 +70,6 @@ def reward(trial: dict[str, Any]) -> Any:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     environment_of("harbor")
-    if shutil.which("bwrap") is None:
-        pytest.skip("there is no bwrap: scripts/farm desktop")
     app(
         ["harbor", "miniwob-demo", "--out", str(tmp_path / "tasks"), "--episodes", "1"], standalone_mode=False
     )
@@ -95,6 +95,16 @@ def test_a_fault_is_an_error_and_no_reward(folder: Path, tmp_path: Path) -> None
         [trial] = job(folder, url, tmp_path / "jobs", [{"import_path": "harbor_agents:Idle"}]).values()
     assert trial["verifier_result"] is None
     assert trial["exception_info"]["exception_type"] == "RewardFileNotFoundError"
+
+
+def test_a_task_of_others_is_worth_the_same_by_harbor_as_on_our_desktops(tmp_path: Path) -> None:
+    environment_of("harbor")
+    task = ROOT / "tests" / "support" / "harbor_tasks" / "write-a-file"  # tests/rewards/test_harbor.py
+    done = job(task, "", tmp_path / "jobs", AGENTS[:2])
+    assert {name: reward(trial) for name, trial in done.items()} == {
+        "oracle": {"reward": 1.0},
+        "nop": {"reward": 0.0},
+    }
 
 
 def test_its_loader_takes_every_folder(folder: Path) -> None:

@@ -21,7 +21,8 @@ app = typer.Typer(
 @app.command()
 def check(
     path: Annotated[
-        Path, typer.Argument(exists=True, help="Task file in OSWorld's format, or a folder of them.")
+        Path,
+        typer.Argument(exists=True, help="Task file of OSWorld's or task folder of Harbor's, or several."),
     ],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of a table.")
@@ -31,27 +32,19 @@ def check(
 
     Exits with 2 if a file cannot be loaded, after all others were shown.
     """
+    from guiagent.cli.evaluate import harbor_folders
     from guiagent.errors import UsageError
-    from rewards.tasksets.osworld.load import load, paths
+    from rewards.tasksets.harbor.folder import is_one
 
-    rows, bad, seen = [], [], dict[str, Path]()
-    for file in paths(path):
-        try:
-            task = load(file)
-        except UsageError as error:
-            bad.append(str(error))
-            continue
-        if task.id in seen:
-            bad.append(f"{file}: id: {task.id} is also that of {seen[task.id]}")
-            continue
-        seen[task.id] = file
-        rows.append(_row(task))
+    rows, bad, shown = (
+        (*harbor_folders.rows(path), harbor_folders.line) if is_one(path) else (*_rows(path), _line)
+    )
     summary = _summary(rows, len(bad))
     if as_json:
         print(json.dumps({"tasks": rows, "bad": bad, "summary": summary}, indent=2))
     else:
         for row in rows:
-            print(_line(row))
+            print(shown(row))
         print(_in_words(summary))
     for line in bad:
         print(f"guiagent: {line}", file=sys.stderr)
@@ -100,6 +93,26 @@ def preflight(
     name = f"osworld:{path}" if Path(path).exists() else path
     if not fly(name, task or [], devices, place.Place(device, config, pool)):
         raise typer.Exit(1)
+
+
+def _rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """A row for each of OSWorld's task files, and a line for each that cannot be loaded."""
+    from guiagent.errors import UsageError
+    from rewards.tasksets.osworld.load import load, paths
+
+    rows, bad, seen = [], list[str](), dict[str, Path]()
+    for file in paths(path):
+        try:
+            task = load(file)
+        except UsageError as error:
+            bad.append(str(error))
+            continue
+        if task.id in seen:
+            bad.append(f"{file}: id: {task.id} is also that of {seen[task.id]}")
+            continue
+        seen[task.id] = file
+        rows.append(_row(task))
+    return rows, bad
 
 
 def _row(task: "TaskFile") -> dict[str, Any]:
