@@ -13,6 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import ImageContent, TextContent
 
 from eval.doors import rollouts as shared
 from eval.doors.harbor import folders
@@ -127,6 +130,22 @@ def test_its_tools_are_an_mcp_server(url: str, tmp_path: Path) -> None:
     assert " at x=" in text["text"] and base64.b64decode(picture["data"]).startswith(b"\x89PNG")
     assert flown["result"]["isError"] and "there is no tool 'fly'" in flown["result"]["content"][0]["text"]
     assert unknown["error"]["code"] == -32601
+    assert json.loads(inside.verdict().stdout) == {"reward": 0.0}
+
+
+async def test_a_client_of_mcp_acts_by_its_tools(url: str, tmp_path: Path) -> None:
+    inside = Container(tmp_path, url, "reach-4")
+    assert inside.run("begin", "reach-4", str(SEED)).returncode == 0
+    words = [str(inside.program), "mcp"]
+    started = StdioServerParameters(command=sys.executable, args=words, env=inside.variables)
+    async with Client(stdio_client(started)) as client:
+        assert "click" in {tool.name for tool in (await client.list_tools()).tools}
+        text, picture = (await client.call_tool("look", {})).content
+        assert isinstance(text, TextContent) and " at x=" in text.text
+        assert isinstance(picture, ImageContent) and picture.mime_type == "image/png"
+        assert (await client.call_tool("click", {"x": -1, "y": 0})).is_error
+        [said, _] = (await client.call_tool("done", {})).content
+        assert isinstance(said, TextContent) and said.text == "The task has ended."
     assert json.loads(inside.verdict().stdout) == {"reward": 0.0}
 
 

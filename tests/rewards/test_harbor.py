@@ -125,6 +125,7 @@ def test_an_image_without_a_dockerfile_gets_the_environment(tmp_path: Path) -> N
         "task.toml": toml,
     }
     assert lacks(tmp_path, **files) == "the image's own working folder"
+    assert "a Dockerfile or image" in lacks(tmp_path, **files | {"task.toml": ""})
     assert not lacks(tmp_path, **files | {"task.toml": toml + 'workdir = "/app"'})
 
 
@@ -140,6 +141,7 @@ def test_an_image_without_a_dockerfile_gets_the_environment(tmp_path: Path) -> N
         ({"task.toml": "agent = 1"}, "$.agent"),
         ({"task.toml": "[agent]\ntimeout_sec = nan"}, "$.agent.timeout_sec"),
         ({"task.toml": "[agent]\ntimeout_sec = -1.0"}, "$.agent.timeout_sec"),
+        ({"task.toml": "a = " + "9" * 5000}, "is no task.toml of Harbor's"),
         ({"task.toml": "a = " + "[" * 5000}, "is no task.toml of Harbor's"),
         ({"task.toml": "#" * (1 << 20) + "#"}, "has more than 1048576 bytes"),
         ({"task.toml": '[verifier.env]\n"-S" = "a"'}, "'-S' is no variable"),
@@ -165,6 +167,10 @@ def test_no_file_of_the_host_comes_in_by_a_link(tmp_path: Path) -> None:
             load(made)
         shutil.rmtree(made)
     made = folder(tmp_path)
+    odd = os.path.join(os.fsencode(made), b"tests", b"\xff")
+    Path(os.fsdecode(odd)).touch()
+    with pytest.raises(UsageError, match="no printable name"):
+        load(made)
     shutil.rmtree(made / "tests")
     (made / "tests").symlink_to(tmp_path)
     with pytest.raises(UsageError, match="is a link"):

@@ -156,7 +156,7 @@ def _config(path: Path) -> _Config:
     where = path / "task.toml"
     try:
         config = msgspec.convert(tomllib.loads(_text(path, "task.toml")), _Config)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise UsageError(
             f"{where} is no task.toml of Harbor's: {' '.join(str(error).split())[:300]}"
         ) from None
@@ -176,7 +176,7 @@ def _image(path: Path, config: _Config, files: Mapping[str, int]) -> image.Image
     if "environment/Dockerfile" in files:
         return image.read(_text(path, "environment/Dockerfile"))
     name, workdir = config.environment.docker_image or "", config.environment.workdir
-    lacks = [] if image.plain(name) else [f"the image {name[:120]!r}"]
+    lacks = [] if image.plain(name) else [f"the image {name[:120]!r}" if name else "a Dockerfile or image"]
     put = any(one.startswith("environment/") for one in files)
     if put and workdir is None:
         lacks.append("the image's own working folder")
@@ -225,6 +225,8 @@ def _listed(path: Path) -> Iterator[tuple[str, int]]:
                 )
             for entry in sorted(os.scandir(folder), key=lambda one: one.name):
                 inner = f"{name}/{entry.name}"
+                if not inner.isprintable():
+                    raise UsageError(f"{path}: {inner!a} is no printable name: rename it")
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append((Path(entry.path), inner, depth + 1))
                     continue

@@ -17,6 +17,7 @@ from typing import Any
 FILE = os.environ.get("GUIAGENT_HARBOR_SESSION", "/logs/artifacts/guiagent-session")
 LONGEST_S = 300
 WAIT_S = 3600  # for a free device, and for the trial before of the same task and seed
+VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # of MCP, alike as far as it is used here
 USE = "guiagent-session tools | mcp | TOOL [NAME=VALUE...] [--picture FILE]"
 
 
@@ -131,7 +132,8 @@ def reply(line: str) -> dict[str, Any] | None:
     answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
     if method == "initialize":
         about = {"name": "guiagent", "version": "1"}
-        version = asked.get("protocolVersion", "2025-06-18")
+        version = asked.get("protocolVersion")
+        version = version if version in VERSIONS else VERSIONS[0]
         answer["result"] = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
     elif method == "ping":
         answer["result"] = {}
