@@ -1,0 +1,216 @@
+"""A suite as a cube (CUBE standard, 0.1.0rc10): its tasks in CUBE's words, each on a leased device.
+
+Actions are those of `guiagent.actions` as CUBE's tools, observations have the elements of the screen and its
+picture, and the reward is the task's own check. A fault is raised, and never a reward.
+"""
+
+import asyncio
+import inspect
+import io
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from PIL import Image
+
+from eval.doors.rollouts import tools
+from eval.doors.seat import Seat, See, Shown, place_of
+from eval.doors.tools import ActionTools
+from eval.stepping import SuiteTasks
+from guiagent.client.sync import Farm, connect
+from guiagent.errors import MissingProgram, UsageError
+
+try:
+    import docstring_parser  # type: ignore[import-not-found]
+    from cube.benchmark import Benchmark, BenchmarkConfig, BenchmarkMetadata  # type: ignore[import-not-found]
+    from cube.core import (  # type: ignore[import-not-found]
+        STOP_ACTION,
+        Action,
+        ActionSchema,
+        AgentStop,
+        ImageContent,
+        Observation,
+        StepError,
+        TextContent,
+    )
+    from cube.task import Task, TaskConfig, TaskMetadata  # type: ignore[import-not-found]
+    from cube.tool import AbstractTool, ToolConfig  # type: ignore[import-not-found]
+except ImportError:
+    raise MissingProgram("cube-standard is not installed: pip install cube-standard") from None
+
+_SERVED = "guiagent"  # in a benchmark's runtime context: which suite it serves, and on which pool
+
+
+class SuiteTool(AbstractTool):  # type: ignore[misc]
+    """A leased device as CUBE's tool. What is no action is told to the agent, and nothing was done."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+
+    @property
+    def action_set(self) -> list[ActionSchema]:
+        return [*_schemas(), STOP_ACTION]
+
+    @property
+    def over(self) -> bool:
+        return self._seat.over
+
+    def begin(self, task: str, seed: int) -> Observation:
+        """Set a task up. Raises UsageError for what is none, and FaultError."""
+        return _observation(self._seat.begin(task, seed))
+
+    def execute_action(self, action: Action) -> Observation:
+        """Carry a call out, and show what came of it. Raises FaultError, and AgentStop for `final_step`."""
+        if action.name == STOP_ACTION.name:
+            raise AgentStop
+        try:
+            return _observation(self._seat.call(action.name, action.arguments), action.id)
+        except UsageError as error:
+            told = StepError(error_type="UsageError", exception_str=str(error), stack_trace="")
+            said = TextContent(data=str(error), tool_call_id=action.id)
+            return Observation(contents=[said], error=told)
+
+    async def async_execute_action(self, action: Action) -> Observation:
+        return await asyncio.to_thread(self.execute_action, action)
+
+    def score(self) -> float:
+        """The score of the task's check. A task that is not over ends here. Raises FaultError."""
+        return self._seat.score()
+
+    def close(self) -> None:
+        self._seat.close()
+
+
+class SuiteToolConfig(ToolConfig):  # type: ignore[misc]
+    """Which suite's devices a tool leases, from which `pool` (as for `guiagent.connect`), and what an agent
+    sees of them."""
+
+    suite: str
+    split: str = "evaluation"
+    see: See = "both"
+    max_steps: int | None = None
+    pool: str | None = None
+
+    def make(self, container: Any = None) -> SuiteTool:
+        tasks = SuiteTasks(self.suite, self.split)
+        seat = Seat(tasks, door="cube", pool=self.pool, see=self.see, max_steps=self.max_steps)
+        return SuiteTool(seat)
+
+
+class SuiteTask(Task[TaskMetadata, SuiteTool]):  # type: ignore[misc]
+    """A task on a seed. `evaluate` before the end ends it: a check may change what it looks at."""
+
+    seed: int
+
+    def reset(self) -> tuple[Observation, dict[str, Any]]:
+        return self.tool.begin(self.id, self.seed), {"task": self.id, "seed": self.seed}
+
+    def evaluate(self, obs: Observation | None = None) -> tuple[float, dict[str, Any]]:
+        return self.tool.score(), {}
+
+    def finished(self, obs: Observation | None = None) -> bool:
+        return bool(self.tool.over)
+
+
+class SuiteTaskConfig(TaskConfig):  # type: ignore[misc]
+    def make(self, runtime_context: dict[str, Any] | None = None) -> SuiteTask:
+        """The task of this config, which a client may have sent: under a benchmark it is one of the suite
+        that the benchmark serves, on its pool. Raises UsageError for any other."""
+        tool = self.tool_config
+        if not isinstance(tool, SuiteToolConfig) or self.seed is None:
+            raise UsageError("a task has a seed and a SuiteToolConfig: take one of get_task_configs()")
+        served = (runtime_context or {}).get(_SERVED)
+        if served is not None:
+            if [tool.suite, tool.split] != [served["suite"], served["split"]]:
+                raise UsageError(f"the tasks here are those of {served['suite']} ({served['split']})")
+            tool = tool.model_copy(update={"pool": served["pool"]})
+        SuiteTasks(tool.suite, tool.split).exactly(self.metadata.id, self.seed)
+        return SuiteTask(metadata=self.metadata, tool_config=tool, seed=self.seed)
+
+
+class SuiteBenchmark(Benchmark):  # type: ignore[misc]
+    """The pool that a suite's tasks lease devices from, found or started by `SuiteBenchmarkConfig.make`."""
+
+    _farm: Farm | None = None
+
+    def _setup(self) -> None:
+        config = self.config
+        tasks = SuiteTasks(config.suite, config.split)
+        self._farm = connect(config.pool, devices=[tasks.devices(config.devices)])
+        where = place_of(config.pool, self._farm.endpoint)
+        self._runtime_context[_SERVED] = {"suite": config.suite, "split": config.split, "pool": where}
+
+    def close(self) -> None:
+        """End the connection to the pool, and a pool that was started for this."""
+        if self._farm is not None:
+            self._farm.close()
+
+
+class SuiteBenchmarkConfig(BenchmarkConfig):  # type: ignore[misc]
+    """Which tasks: `split` "train" has a suite's training tasks and their seeds, "evaluation" all of its
+    tasks on its held-out seeds; each is played on `episodes` seeds.
+
+    A model `see`s the "elements" of the screen as text, the "screen", or "both". An episode has `max_steps`
+    actions, or as many as its task allows. `pool` is as for `guiagent.connect`; without one, this user's pool
+    is used, or one of `devices` is started that ends with the benchmark: as many as tasks run at a time.
+
+    Raises UsageError, where the tasks are asked for, for an unknown suite or split.
+    """
+
+    suite: str
+    split: str = "evaluation"
+    episodes: int = 1
+    devices: int = 4
+    see: See = "both"
+    max_steps: int | None = None
+    pool: str | None = None
+
+    task_config_class = SuiteTaskConfig
+    benchmark_class = SuiteBenchmark
+
+    @property
+    def benchmark_metadata(self) -> BenchmarkMetadata:
+        tasks = SuiteTasks(self.suite, self.split)
+        about = f"{len(tasks.names)} tasks of the suite {self.suite} on a leased {tasks.suite.device}"
+        version = tasks.suite.digest  # the same for the same tasks and seeds
+        name = f"guiagent-{self.suite}"
+        return BenchmarkMetadata(name=name, version=version, description=about, num_tasks=len(tasks.names))
+
+    @property
+    def task_metadata(self) -> dict[str, TaskMetadata]:
+        split = "train" if self.split == "train" else "test"
+        names = SuiteTasks(self.suite, self.split).names
+        return {name: TaskMetadata(id=name, split=split) for name in names}
+
+    def get_task_configs(self) -> Iterator[SuiteTaskConfig]:
+        """Every task on its first seeds. Raises UsageError for a tool or seeds that are not the suite's."""
+        if self.tool_config is not None or self.seed_generator is not None:
+            raise UsageError("a suite brings its tool and its seeds: set see, max_steps and episodes instead")
+        fields = ("suite", "split", "see", "max_steps", "pool")
+        tool = SuiteToolConfig(**{name: getattr(self, name) for name in fields})
+        for metadata in self.tasks().values():
+            for seed in SuiteTasks(self.suite, self.split).seeds(self.episodes):
+                yield SuiteTaskConfig(metadata=metadata, seed=seed, tool_config=tool)
+
+
+@cache
+def _schemas() -> tuple[ActionSchema, ...]:
+    return tuple(_schema(**tool) for tool in tools())
+
+
+def _schema(name: str, description: str, parameters: dict[str, Any]) -> ActionSchema:
+    """A tool in CUBE's words, which have a description for every parameter."""
+    said = docstring_parser.parse(inspect.getdoc(getattr(ActionTools, name, None)) or description)
+    about = {one.arg_name: one.description for one in said.params}
+    fields = {key: {**field, "description": about[key]} for key, field in parameters["properties"].items()}
+    return ActionSchema(
+        name=name, description=said.short_description, parameters={**parameters, "properties": fields}
+    )
+
+
+def _observation(shown: Shown, call: str | None = None) -> Observation:
+    contents = [TextContent(data=shown.text or "The screen:", tool_call_id=call)]
+    if shown.picture:
+        with Image.open(io.BytesIO(shown.picture), formats=["PNG"]) as image:
+            contents.append(ImageContent(data=image.convert("RGB"), name="screenshot"))
+    return Observation(contents=contents)
