@@ -5,22 +5,24 @@
 Beside `guiagent up browser=2@1280x720,cdp` its tasks share that pool; without one, each starts a browser.
 """
 
+import socket
+
 from cube.testing import run_debug_suite
-from cube_browser_tool import PlaywrightConfig
 from miniwob_cube import debug
 from miniwob_cube.debug import make_debug_agent
 
-from eval.doors.cube_browser import LeasedBrowser
+from eval.doors.cube.browser import LeasedBrowser, LeasedPlaywrightConfig
 
 __all__ = ["get_debug_benchmark", "make_debug_agent"]  # by these names CUBE's tests find them
 
 
 def get_debug_benchmark():
-    benchmark = debug.get_debug_benchmark()
-    pages = [f"localhost:{benchmark.port}", f"127.0.0.1:{benchmark.port}"]  # served by the benchmark
-    browser = LeasedBrowser(egress=pages)
-    tool = PlaywrightConfig(browser=browser, use_html=True, use_axtree=False, use_screenshot=False)
-    return benchmark.model_copy(update={"tool_config": tool})
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    browser = LeasedBrowser(egress=[f"localhost:{port}", f"127.0.0.1:{port}"])  # its pages, served there
+    tool = LeasedPlaywrightConfig(browser=browser, use_screenshot=False)
+    return debug.get_debug_benchmark().model_copy(update={"tool_config": tool, "port": port})
 
 
 def main() -> None:

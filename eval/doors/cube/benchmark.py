@@ -1,100 +1,28 @@
-"""A suite as a cube (CUBE standard, 0.1.0rc10): its tasks in CUBE's words, each on a leased device.
+"""A suite as a benchmark of the CUBE standard: its tasks on their seeds, each on a leased device.
 
-Actions are those of `guiagent.actions` as CUBE's tools, observations have the elements of the screen and its
-picture, and the reward is the task's own check. A fault is raised, and never a reward.
+The reward is the task's own check. A fault is raised, and never a reward.
 """
 
-import asyncio
-import inspect
-import io
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
-from PIL import Image
+from pydantic import PositiveInt
 
-from eval.doors.rollouts import tools
-from eval.doors.seat import Seat, See, Shown, place_of
-from eval.doors.tools import ActionTools
+from eval.doors.cube import MISSING
+from eval.doors.cube.seat import See, place_of
+from eval.doors.cube.tool import SuiteTool, SuiteToolConfig
 from eval.stepping import SuiteTasks
 from guiagent.client.sync import Farm, connect
 from guiagent.errors import MissingProgram, UsageError
 
 try:
-    import docstring_parser  # type: ignore[import-not-found]
     from cube.benchmark import Benchmark, BenchmarkConfig, BenchmarkMetadata  # type: ignore[import-not-found]
-    from cube.core import (  # type: ignore[import-not-found]
-        STOP_ACTION,
-        Action,
-        ActionSchema,
-        AgentStop,
-        ImageContent,
-        Observation,
-        StepError,
-        TextContent,
-    )
+    from cube.core import Observation  # type: ignore[import-not-found]
     from cube.task import Task, TaskConfig, TaskMetadata  # type: ignore[import-not-found]
-    from cube.tool import AbstractTool, ToolConfig  # type: ignore[import-not-found]
 except ImportError:
-    raise MissingProgram("cube-standard is not installed: pip install cube-standard") from None
+    raise MissingProgram(MISSING) from None
 
 _SERVED = "guiagent"  # in a benchmark's runtime context: which suite it serves, and on which pool
-
-
-class SuiteTool(AbstractTool):  # type: ignore[misc]
-    """A leased device as CUBE's tool. What is no action is told to the agent, and nothing was done."""
-
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
-
-    @property
-    def action_set(self) -> list[ActionSchema]:
-        return [*_schemas(), STOP_ACTION]
-
-    @property
-    def over(self) -> bool:
-        return self._seat.over
-
-    def begin(self, task: str, seed: int) -> Observation:
-        """Set a task up. Raises UsageError for what is none, and FaultError."""
-        return _observation(self._seat.begin(task, seed))
-
-    def execute_action(self, action: Action) -> Observation:
-        """Carry a call out, and show what came of it. Raises FaultError, and AgentStop for `final_step`."""
-        if action.name == STOP_ACTION.name:
-            raise AgentStop
-        try:
-            return _observation(self._seat.call(action.name, action.arguments), action.id)
-        except UsageError as error:
-            told = StepError(error_type="UsageError", exception_str=str(error), stack_trace="")
-            said = TextContent(data=str(error), tool_call_id=action.id)
-            return Observation(contents=[said], error=told)
-
-    async def async_execute_action(self, action: Action) -> Observation:
-        return await asyncio.to_thread(self.execute_action, action)
-
-    def score(self) -> float:
-        """The score of the task's check. A task that is not over ends here. Raises FaultError."""
-        return self._seat.score()
-
-    def close(self) -> None:
-        self._seat.close()
-
-
-class SuiteToolConfig(ToolConfig):  # type: ignore[misc]
-    """Which suite's devices a tool leases, from which `pool` (as for `guiagent.connect`), and what an agent
-    sees of them."""
-
-    suite: str
-    split: str = "evaluation"
-    see: See = "both"
-    max_steps: int | None = None
-    pool: str | None = None
-
-    def make(self, container: Any = None) -> SuiteTool:
-        tasks = SuiteTasks(self.suite, self.split)
-        seat = Seat(tasks, door="cube", pool=self.pool, see=self.see, max_steps=self.max_steps)
-        return SuiteTool(seat)
 
 
 class SuiteTask(Task[TaskMetadata, SuiteTool]):  # type: ignore[misc]
@@ -159,10 +87,10 @@ class SuiteBenchmarkConfig(BenchmarkConfig):  # type: ignore[misc]
 
     suite: str
     split: str = "evaluation"
-    episodes: int = 1
-    devices: int = 4
+    episodes: PositiveInt = 1
+    devices: PositiveInt = 4
     see: See = "both"
-    max_steps: int | None = None
+    max_steps: PositiveInt | None = None
     pool: str | None = None
 
     task_config_class = SuiteTaskConfig
@@ -188,29 +116,7 @@ class SuiteBenchmarkConfig(BenchmarkConfig):  # type: ignore[misc]
             raise UsageError("a suite brings its tool and its seeds: set see, max_steps and episodes instead")
         fields = ("suite", "split", "see", "max_steps", "pool")
         tool = SuiteToolConfig(**{name: getattr(self, name) for name in fields})
+        seeds = SuiteTasks(self.suite, self.split).seeds(self.episodes)
         for metadata in self.tasks().values():
-            for seed in SuiteTasks(self.suite, self.split).seeds(self.episodes):
+            for seed in seeds:
                 yield SuiteTaskConfig(metadata=metadata, seed=seed, tool_config=tool)
-
-
-@cache
-def _schemas() -> tuple[ActionSchema, ...]:
-    return tuple(_schema(**tool) for tool in tools())
-
-
-def _schema(name: str, description: str, parameters: dict[str, Any]) -> ActionSchema:
-    """A tool in CUBE's words, which have a description for every parameter."""
-    said = docstring_parser.parse(inspect.getdoc(getattr(ActionTools, name, None)) or description)
-    about = {one.arg_name: one.description for one in said.params}
-    fields = {key: {**field, "description": about[key]} for key, field in parameters["properties"].items()}
-    return ActionSchema(
-        name=name, description=said.short_description, parameters={**parameters, "properties": fields}
-    )
-
-
-def _observation(shown: Shown, call: str | None = None) -> Observation:
-    contents = [TextContent(data=shown.text or "The screen:", tool_call_id=call)]
-    if shown.picture:
-        with Image.open(io.BytesIO(shown.picture), formats=["PNG"]) as image:
-            contents.append(ImageContent(data=image.convert("RGB"), name="screenshot"))
-    return Observation(contents=contents)
