@@ -75,6 +75,10 @@ class Rollout:
     def busy(self) -> bool:
         return self._turn.locked()
 
+    @property
+    def over(self) -> bool:
+        return self._over
+
     async def begin(self, tasks: SuiteTasks, row: Row) -> None:
         task = tasks.exactly(row.task, row.seed)
         async with self._call():
