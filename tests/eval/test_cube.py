@@ -3,6 +3,7 @@
 import importlib.util
 import io
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -178,6 +179,17 @@ def test_a_task_that_cannot_begin_has_no_score(
             seat.begin(TASK, SEED)
     with pytest.raises(UsageError, match=r"^reset first: there is no task"):
         seat.score()  # not the one of the task before
+    assert not held(farm)
+
+
+def test_who_closes_waits_for_the_call_that_goes_on(farm: Farm, seat: Seat) -> None:
+    seat.begin(TASK, SEED)
+    with ThreadPoolExecutor(1) as other:
+        going = other.submit(seat.call, "wait", {"ms": 300})
+        while not seat._rollout.busy:  # type: ignore[union-attr]
+            pass
+        seat.close()
+        assert "link 'Events'" in going.result(5).text
     assert not held(farm)
 
 

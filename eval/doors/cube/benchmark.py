@@ -108,7 +108,8 @@ class SuiteBenchmarkConfig(BenchmarkConfig):  # type: ignore[misc]
     def task_metadata(self) -> dict[str, TaskMetadata]:
         split = "train" if self.split == "train" else "test"
         names = SuiteTasks(self.suite, self.split).names
-        return {name: TaskMetadata(id=name, split=split) for name in names}
+        most = self.max_steps
+        return {name: TaskMetadata(id=name, split=split, recommended_max_steps=most) for name in names}
 
     def get_task_configs(self) -> Iterator[SuiteTaskConfig]:
         """Every task on its first seeds. Raises UsageError for a tool or seeds that are not the suite's."""

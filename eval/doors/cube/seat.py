@@ -1,5 +1,6 @@
 """Tasks of a suite on one leased device in blocking calls, for doors whose frameworks are synchronous."""
 
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -29,6 +30,7 @@ class Seat:
     as its task allows.
 
     Calls raise FaultError after a fault, and UsageError, in one line, for what is none; the lease is kept.
+    Threads may share it: calls are carried out one at a time, and `close` waits for the one that goes on.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Seat:
     ) -> None:
         self._tasks, self._door, self._pool = tasks, door, pool
         self._see, self._max_steps = see, max_steps
+        self._turn = threading.RLock()
         self._farm: Farm | None = None
         self._episode: Episode | None = None
         self._rollout: Rollout | None = None
@@ -49,40 +52,45 @@ class Seat:
     def begin(self, task: str, seed: int) -> Shown:
         """Set a task up on the device; its instruction, and what shows."""
         self._tasks.exactly(task, seed)  # what is no task leases nothing
-        farm, rollout = self._opened()
-        self._rollout = None  # should this one fail to begin
-        farm.wait(rollout.begin(self._tasks, Row(task=task, seed=seed)))
-        self._rollout = rollout
-        return self.call("look", {})
+        with self._turn:
+            farm, rollout = self._opened()
+            self._rollout = None  # should this one fail to begin
+            farm.wait(rollout.begin(self._tasks, Row(task=task, seed=seed)))
+            self._rollout = rollout
+            return self.call("look", {})
 
     def call(self, tool: str, arguments: dict[str, Any]) -> Shown:
         """Carry out a call of `look` or of an action's tool, and show what came of it."""
-        farm, rollout = self._begun()
-        text = farm.wait(rollout.call(tool, arguments))
-        return Shown(text, rollout.picture)
+        with self._turn:
+            farm, rollout = self._begun()
+            text = farm.wait(rollout.call(tool, arguments))
+            return Shown(text, rollout.picture)
 
     def score(self) -> float:
         """The score of the task's check. A task that is not over ends here."""
-        farm, rollout = self._begun()
-        return farm.wait(rollout.score())
+        with self._turn:
+            farm, rollout = self._begun()
+            return farm.wait(rollout.score())
 
     @property
     def over(self) -> bool:
         """Whether the task has ended, so that nothing more can be done in it."""
-        return self._rollout is not None and self._rollout.over
+        rollout = self._rollout
+        return rollout is not None and rollout.over
 
     def close(self) -> None:
         """Give the device back, and end a pool that was started for it. `begin` leases another one."""
-        farm, episode = self._farm, self._episode
-        self._farm = self._episode = self._rollout = None
-        if farm is None:
-            return
-        try:
-            if episode is not None:
-                with suppress(GuiAgentError):  # the pool takes the device back when the lease runs out
-                    farm.wait(episode.close())
-        finally:
-            farm.close()
+        with self._turn:
+            farm, episode = self._farm, self._episode
+            self._farm = self._episode = self._rollout = None
+            if farm is None:
+                return
+            try:
+                if episode is not None:
+                    with suppress(GuiAgentError):  # the pool takes the device back when the lease runs out
+                        farm.wait(episode.close())
+            finally:
+                farm.close()
 
     def _opened(self) -> tuple[Farm, Rollout]:
         if self._farm is None:
