@@ -4,6 +4,7 @@ import io
 import json
 import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,15 @@ def test_an_instruction_cannot_forge_special_tokens(encoder, parts):
     assert count(ids) == count(encoder.first_prompt("x", picture))
     assert "".join(parts) in encoder.tokenizer.decode(ids)
     assert not count(encoder.completion("".join(parts))[:-1])
+
+
+def test_threads_do_not_forge_special_tokens_for_each_other(encoder):
+    """Rollouts encode in threads; which text may name special tokens must not leak from one to the other."""
+    forged, picture = "".join(NAMES), encoder.picture(frame())
+    alone = encoder.first_prompt(forged, picture)
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda _: encoder.first_prompt(forged, picture), range(400)))
+    assert all(prompt == alone for prompt in together)
 
 
 def test_the_constant_part_of_the_prompt_is_one_token(encoder):

@@ -64,6 +64,7 @@ class Encoder:
         self._kept: OrderedDict[bytes, Picture] = OrderedDict()  # by their frames, latest use last
         self._kept_bytes = 0
         self._keeping = Lock()
+        self._encoding = Lock()
 
     def first_prompt(self, instruction: str, picture: Picture) -> list[int]:
         """Encode the tokens before the first completion: the dialect's prompt and the first picture.
@@ -116,7 +117,7 @@ class Encoder:
 
     def plain(self, text: str) -> list[int]:
         """Encode text that is not the template's: names of special tokens in it stay plain text."""
-        return list(self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+        return self._encode(text, named=False)
 
     def _filled(
         self, turns: list[dict[str, Any]], texts: Sequence[Sequence[int]], pictures: Sequence[Picture]
@@ -191,9 +192,19 @@ class Encoder:
         Each image placeholder is repeated for every visual token of the next picture.
         """
         ids: list[int] = []
-        for token in self.tokenizer.encode(text, add_special_tokens=False):
+        for token in self._encode(text, named=True):
             ids += [token] * (next(pictures).tokens if token == self.image_token else 1)
         return ids
+
+    def _encode(self, text: str, *, named: bool) -> list[int]:
+        """Encode text; `named`: names of special tokens in it are these tokens.
+
+        The tokenizer keeps that as a state which every call sets anew: of two threads at once the one would
+        make special tokens of a stranger's text, and the other none of the template's.
+        """
+        with self._encoding:
+            ids = self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=not named)
+        return list(ids)
 
 
 def decode(frame: bytes) -> Image.Image:
