@@ -64,6 +64,7 @@ BEGIN_FRAME_FLAGS = (
     "--disable-threaded-scrolling",
     "--disable-checker-imaging",
     "--disable-image-animation-resync",
+    "--disable-features=RasterInducingScroll",  # with it, a scroll beside a drawn canvas hangs the next frame
     "--block-new-web-contents",  # a second page would hang it; see Page on what becomes of a new window
 )
 # Without a zygote a browser starts sooner; one that has its own sandbox cannot do without it.

@@ -15,9 +15,10 @@ from guiagent.errors import Fault, FaultError
 
 T = TypeVar("T")
 # One process for all frames, with the graphics and network services inside the browser's own process: a phone
-# has nothing to isolate from itself, and every process costs memory.
+# has nothing to isolate from itself, and every process costs memory. Of two lists of features the
+# last one counts: this one has what begin-frame control disables, too.
 _LEAN = (
-    "--disable-features=IsolateOrigins,site-per-process,IsolateSandboxedIframes",
+    "--disable-features=RasterInducingScroll,IsolateOrigins,site-per-process,IsolateSandboxedIframes",
     "--enable-features=NetworkServiceInProcess2",
     "--in-process-gpu",
 )

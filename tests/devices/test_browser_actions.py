@@ -46,6 +46,8 @@ from tests.support.browser_pages import (
 )
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+_CANVAS = """<canvas style='position:absolute;left:200px'></canvas>
+<script>document.querySelector('canvas').getContext('2d').fillRect(0, 0, 99, 99)</script>"""
 CORNER = "<style>select, input { position:absolute; left:0; top:0; width:100px; height:30px }</style>"
 
 
@@ -151,6 +153,16 @@ async def test_scrolling_down_moves_the_content_up(device: Device) -> None:
     assert await ask(device, "scrollY") == 300
     await act(device, Scroll(x=100, y=100, dy=-100))
     assert await ask(device, "scrollY") == 200
+
+
+async def test_a_scroll_beside_a_drawn_canvas_holds_nothing_up(device: Device) -> None:
+    """A page whose canvas has been painted, and a part that scrolls by itself: the next frames come."""
+    await device.reset(
+        0, document(_CANVAS + "<div style='width:150px;height:100px;overflow:scroll'>" + "word " * 900), PNG
+    )
+    await act(device, Scroll(x=70, y=60, dy=100))
+    assert await ask(device, "document.querySelector('div').scrollTop") == 100
+    assert (await device.observe(PNG)).frame
 
 
 @pytest.mark.parametrize(
