@@ -15,7 +15,6 @@ from guiagent.client.still import STILL
 from guiagent.errors import DECODE_ERRORS, InfrastructureError
 from guiagent.types import Capabilities
 
-EGRESS = ("public",)  # what the devices of an evaluation may reach, as `FarmClient.lease` says it
 _SOURCES = (".py", ".js", ".json", ".toml")
 Surface = Literal["GUI only", "GUI and shell"]
 
@@ -28,6 +27,7 @@ class Conditions(msgspec.Struct, frozen=True):
             digest of its image.
         surface: whether the leases let an agent run shell commands beside using the screen.
         network: what the devices could reach; empty for pictures, which reach nothing.
+        addresses: where the sites were that the user runs, and a model that compared answers, by name.
         agent: settings of the policy's prompts and sampling, its engine and the code that drove it.
         evaluator: digest of the code of tasks, checks and this runner.
         max_steps: turns that an episode could have; None: each task's own number.
@@ -39,6 +39,7 @@ class Conditions(msgspec.Struct, frozen=True):
     agent: Mapping[str, Any] = {}
     evaluator: str = ""
     max_steps: int | None = None
+    addresses: Mapping[str, str] = {}
 
 
 def conditions(
@@ -49,10 +50,11 @@ def conditions(
     return Conditions(
         devices=tuple(different[key] for key in sorted(different)),
         surface="GUI and shell" if "shell" in suite.grants else "GUI only",
-        network=() if suite.device == STILL else EGRESS,
+        network=() if suite.device == STILL else suite.egress,
         agent=agent,
         evaluator=evaluator_digest(),
         max_steps=max_steps,
+        addresses=suite.addresses,
     )
 
 
@@ -93,6 +95,7 @@ def told(found: Conditions) -> list[tuple[str, str]]:
         lines.append(("device", f"{one.kind} {one.width}x{one.height}: {one.software}{image}"))
     lines.append(("surface", found.surface))
     lines.append(("network", ", ".join(found.network) or "none"))
+    lines += [(f"address of {name}", url) for name, url in found.addresses.items()]
     lines += [(name, _line(value)) for name, value in found.agent.items() if value not in (None, "", [], {})]
     if found.max_steps is not None:
         lines.append(("max steps", str(found.max_steps)))

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from eval.conditions import EGRESS, conditions, read_devices, settings_digest
+from eval.conditions import conditions, read_devices, settings_digest
 from eval.results import EpisodeResult, SuiteResult, episode_result, result_json, write_json
 from eval.rows import result_csv
 from eval.suites.suite import Suite
@@ -121,9 +121,10 @@ async def run_suite(
     suite, jobs = benchmark.suite, benchmark.jobs
     for name in suite.tasks:
         require_task(benchmark.taskset, name)
+    settings = settings_digest({**agent.facts, **suite.addresses})
     _claim(
         out / "suite.json",
-        Claim(suite.name, suite.digest, agent.label, benchmark.max_steps, settings_digest(agent.facts)),
+        Claim(suite.name, suite.digest, agent.label, benchmark.max_steps, settings),
     )
     schedule = _Schedule(jobs)
     devices = read_devices(out / "devices.json")
@@ -172,7 +173,7 @@ def _slot(suite: Suite, label: str, farm: FarmClient | None) -> _Slot:
         return StillSlot()
     if farm is None:
         raise UsageError(f"suite {suite.name} needs a farm with a {suite.device}")
-    return DeviceSlot(partial(farm.lease, **suite.lease, label=label, egress=EGRESS, wait=LEASE_WAIT_S))
+    return DeviceSlot(partial(farm.lease, **suite.lease, label=label, wait=LEASE_WAIT_S))
 
 
 class Claim(msgspec.Struct, forbid_unknown_fields=True):

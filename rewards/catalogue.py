@@ -25,6 +25,7 @@ from rewards.tasksets.proposed import Proposed
 from rewards.tasksets.safety import SafetyTasks
 from rewards.tasksets.steps import Steps
 from rewards.tasksets.web import WebTasks
+from rewards.tasksets.webarena import WebArena, named
 
 
 class MakeTaskset(Protocol):
@@ -47,7 +48,7 @@ TASKSETS: dict[str, MakeTaskset] = {
 
 _BY_PATH = (
     *(GROUNDING, "osworld:PATH", "screenspot:FOLDER", "steps:FOLDER"),
-    *("harbor:FOLDER", "synthetic:FILE", "book:FILE"),
+    *("harbor:FOLDER", "webarena:PATH", "synthetic:FILE", "book:FILE"),
 )
 
 
@@ -56,8 +57,9 @@ def find_taskset(name: str, oracle: bool = False) -> Taskset:
 
     A name is a key of `TASKSETS`, one that an installed package brings, "osworld:PATH" for OSWorld's task
     files below a path, "grounding" for our grounding items, "screenspot:FOLDER" for those of a folder,
-    "steps:FOLDER" for the steps of its episodes, "harbor:FOLDER" for its task folders, "synthetic:FILE" for
-    the verified tasks of a file, or "book:FILE" for the accepted proposals of a book.
+    "steps:FOLDER" for the steps of its episodes, "harbor:FOLDER" for its task folders,
+    "webarena:PATH,SITE=ADDRESS" for WebArena's task files below a path on the user's sites, "synthetic:FILE"
+    for the verified tasks of a file, or "book:FILE" for the accepted proposals of a book.
 
     Raises:
         UsageError: no taskset has that name, a package's cannot be loaded, or a task file is bad.
@@ -73,6 +75,8 @@ def find_taskset(name: str, oracle: bool = False) -> Taskset:
         return Steps(Path(where), oracle)
     if kind == "harbor" and where:
         return Harbor(Path(where))
+    if kind == "webarena" and where:
+        return named(name)
     if kind == "synthetic" and where:
         return Synthetic(Path(where), oracle)
     if kind == "book" and where:
@@ -92,8 +96,8 @@ def find_taskset(name: str, oracle: bool = False) -> Taskset:
 def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
     """Return the tasks that a recipe names; for "*", all tasks of the taskset that training may use.
 
-    Training may not use tasks that a suite keeps unseen, nor OSWorld's and Harbor's tasks that need what is
-    unsupported.
+    Training may not use tasks that a suite keeps unseen, nor OSWorld's, Harbor's and WebArena's tasks that
+    need what is unsupported.
 
     Raises:
         UsageError: a name is unknown, no task is left, or all are a benchmark's, as grounding items are.
@@ -117,6 +121,8 @@ def training_names(taskset: Taskset, names: Sequence[str]) -> Sequence[str]:
             found = LAB_TASKS
         case Osworld():
             found = tuple(file.id for file in taskset if not lacking(file))
+        case WebArena():
+            found = tuple(task.id for task in taskset if not task.unsupported)
         case Harbor():
             found = tuple(folder.name for folder in taskset if not folder.lacks)
         case _:
@@ -138,7 +144,7 @@ def require_task(taskset: Taskset, name: str) -> None:
     try:
         task = taskset.task(name, 0)
     except UsageError as error:
-        if near := nearest(name, taskset.names):
+        if name not in taskset.names and (near := nearest(name, taskset.names)):
             raise UsageError(f"there is no task {name!r}{near}") from error
         raise
     if task.id != name:

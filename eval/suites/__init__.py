@@ -1,5 +1,7 @@
 """Suites by name: frozen task ids and seeds, run by `guiagent eval`."""
 
+from collections.abc import Callable
+
 from eval.suites import grounding
 from eval.suites.desktop import DESKTOP
 from eval.suites.harbor import harbor_suite
@@ -13,9 +15,10 @@ from eval.suites.safety import SAFETY
 from eval.suites.steps import steps_suite
 from eval.suites.suite import Suite
 from eval.suites.web import WEB
+from eval.suites.webarena import webarena_suite
 from guiagent import plugins
 from guiagent.errors import UsageError, nearest
-from rewards.tasksets import harbor, steps
+from rewards.tasksets import harbor, steps, webarena
 from rewards.tasksets.grounding import GROUNDING
 
 SUITES: dict[str, Suite] = {
@@ -27,22 +30,25 @@ SUITES: dict[str, Suite] = {
 }
 
 
+BY_PATH: dict[str, Callable[[str], Suite]] = {  # by how the name of a suite of files begins
+    PREFIX: osworld_suite,
+    grounding.PREFIX: grounding.screenspot_suite,
+    steps.PREFIX: steps_suite,
+    harbor.PREFIX: lambda name: harbor_suite(name, find_suite),
+    webarena.PREFIX: webarena_suite,
+}
+
+
 def find_suite(name: str) -> Suite:
-    """Find a suite by its name, of ours or of an installed package, `osworld:PATH`, `screenspot:FOLDER`,
-    `steps:FOLDER` or `harbor:FOLDER`.
+    """Find a suite by its name: of ours, of an installed package, or one of `BY_PATH` and a path.
 
     Raises UsageError if there is none, or a package's is no suite.
     """
-    if name.startswith(PREFIX):
-        return osworld_suite(name)
+    kind, colon, _ = name.partition(":")
+    if (of_files := BY_PATH.get(kind + colon)) is not None:
+        return of_files(name)
     if name == GROUNDING:
         return grounding.grounding_suite()
-    if name.startswith(grounding.PREFIX):
-        return grounding.screenspot_suite(name)
-    if name.startswith(steps.PREFIX):
-        return steps_suite(name)
-    if name.startswith(harbor.PREFIX):
-        return harbor_suite(name, find_suite)
     if name in SUITES:
         return SUITES[name]
     others = plugins.names(plugins.SUITES)
@@ -52,6 +58,6 @@ def find_suite(name: str) -> Suite:
             raise UsageError(f"{name!r} of {plugins.SUITES} is not a Suite of that name")
         return suite
     names = sorted([*SUITES, GROUNDING, *others])
-    by_path = ", ".join(f"{one}FOLDER" for one in (PREFIX, grounding.PREFIX, steps.PREFIX, harbor.PREFIX))
+    by_path = ", ".join(f"{one}FOLDER" for one in BY_PATH)
     known = f"; known: {', '.join(names)}, {by_path}"
     raise UsageError(f"no suite {name!r}{nearest(name, names) or known}")

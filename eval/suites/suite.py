@@ -20,6 +20,7 @@ class LeaseTerms(TypedDict):
     kind: str
     needs: tuple[str, ...]
     grants: tuple[Grant, ...]
+    egress: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Suite:
     first_seed: int = EVALUATION.start
     screen: tuple[int, int] = (1280, 800)  # size of started devices, in pixels
     grants: tuple[Grant, ...] = ("exec",)  # rights that the tasks' set-ups and checks need
+    egress: tuple[str, ...] = ("public",)  # what its devices may reach, as `FarmClient.lease` says it
     oracle: bool = True  # whether `OraclePolicy` can read the solution from its tasks
     baselines: tuple[str, ...] = ("null", "random", "random-element", "oracle")
     """Policies without a model that are played beside the one that is measured. The digest ignores them."""
@@ -46,6 +48,9 @@ class Suite:
     """What runs on each site, such as "Roundup 2.6.0"; the digest covers those of its tasks."""
     programs: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The program that a task starts on its desktop, such as "gimp", by task. The digest ignores them."""
+    addresses: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where that is what its tasks use beside a device, by name: sites that the user runs, and a model that
+    compares answers; without passwords. The digest ignores them, results name them."""
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
     """Ways to count tasks together, such as "app": which group each task is in. The digest ignores them."""
 
@@ -59,7 +64,7 @@ class Suite:
     def lease(self) -> LeaseTerms:
         """The terms on which its devices are leased."""
         needs = tuple(f"site:{name}" for name in self.sites)
-        return {"kind": self.device, "needs": needs, "grants": self.grants}
+        return {"kind": self.device, "needs": needs, "grants": self.grants, "egress": self.egress}
 
     @property
     def sites(self) -> tuple[str, ...]:

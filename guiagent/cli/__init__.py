@@ -363,6 +363,14 @@ def evaluate(
             help="TOML file of a pool's rules, or `suite` for the suite's own: measure behind them, too."
         ),
     ] = None,
+    site: Annotated[
+        list[str] | None,
+        typer.Option(help="Address of a site of webarena:PATH: SHOPPING=http://HOST:7770; repeatable."),
+    ] = None,
+    judge: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with url and model of a server that compares answers of webarena:PATH."),
+    ] = None,
     price_in: Annotated[
         float | None, typer.Option(min=0, help="Price of a million tokens of prompts: cost per success.")
     ] = None,
@@ -383,7 +391,7 @@ def evaluate(
     from guiagent.cli.evaluate.stored import verify as play_again
 
     if verify is not None:
-        play_again(verify, devices, guardrails)
+        play_again(verify, devices, guardrails, site or [], judge)
         return
     if policy is None:
         raise UsageError("say who is measured: --policy, or --verify FOLDER")
@@ -396,7 +404,7 @@ def evaluate(
     )
     where = place.Place(device, config, pool)
     asked = Asked(episodes, devices, baselines, runs, max_steps, zoom, price_in, price_out, where, guardrails)
-    start(policy, chosen(suite, tasks), run, settings, asked)
+    start(policy, chosen(suite, tasks, site or [], judge), run, settings, asked)
 
 
 @app.command("run")

@@ -178,12 +178,14 @@ class SyncDevice:
         seed: int = 0,
         script: str | None = None,
         snapshot: str | None = None,
+        profile: str | None = None,
     ) -> Observation:
         """Reset to a clean device that shows `url`, or to a `snapshot`.
 
-        `script` (grant "exec") runs in the page, where `SEED` is `seed`.
+        `script` (grant "exec") runs in the page, where `SEED` is `seed`. `profile` names a browser profile,
+        which the device's host keeps with its logins when the lease ends.
         """
-        return self.wait(self._device.reset(seed, ResetSpec(url, script, snapshot), ObserveSpec()))
+        return self.wait(self._device.reset(seed, ResetSpec(url, script, snapshot, profile), ObserveSpec()))
 
     def exec(self, *command: str, timeout: float = 30.0) -> CommandResult:
         """Run a program on the device without a shell: `exec("ls", "/tmp")`. Needs the grant "shell"."""

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import regex
 
 OR = " |OR| "
+_USER = regex.compile(r"(?<=://)[^/@]*@")
 _WORD = regex.compile(r"\w+(?:[.,:'-]\w+)*|\S")
 
 
@@ -32,20 +33,29 @@ def includes(reference: str, answer: str, *, whole_word: bool = False) -> float:
 
 
 def includes_all(references: Sequence[str], answer: str) -> float:
-    """1 if the answer includes every reference.
+    """1 if the answer includes every reference, each of which may be several alternatives.
 
     A single reference of one word has to be a word of the answer: "1" is not in "10 minutes".
     """
     alone = len(references) == 1 and len(_WORD.findall(references[0])) == 1
-    return float(all(includes(one, answer, whole_word=alone) for one in references))
+    return float(all(_includes_one(one, answer, whole_word=alone) for one in references))
 
 
-def address(reference: str, actual: str) -> float:
+def excludes_all(references: Sequence[str], answer: str) -> float:
+    """1 if the answer includes none of the references; one of a single word is looked for as a word."""
+    return float(
+        not any(includes(one, answer, whole_word=len(_WORD.findall(one)) == 1) for one in references)
+    )
+
+
+def address(reference: str, actual: str, *, exactly: bool = False) -> float:
     """1 if the final address is at or below one of the reference's and has its query.
 
     `reference` is one URL or several, of which one is enough. For every key in their queries, the final
-    address must have one of the values that they name.
+    address must have one of the values that they name. With `exactly` it has to be one of them.
     """
+    if exactly:
+        return float(_clean_url(actual) in map(_clean_url, reference.split(OR)))
     wanted = [urlsplit(_clean_url(url)) for url in reference.split(OR)]
     given = urlsplit(_clean_url(actual))
     if not any(_is_below(given.netloc + given.path, one.netloc + one.path) for one in wanted):
@@ -61,16 +71,23 @@ def address(reference: str, actual: str) -> float:
 def contents(required: Mapping[str, Any], found: str) -> float:
     """1 if the text that a program found on a page is what `required_contents` asks for.
 
-    `exact_match` is one text; `must_include` a list, each of its entries with alternatives.
+    `exact_match` is one text; `must_include` a list, each of its entries with alternatives; `must_exclude` a
+    list of what must not be there.
 
     Raises:
-        KeyError: `required` has neither.
+        KeyError: `required` has none of them.
     """
     text = html.unescape(found)
     if "exact_match" in required:
         return exact(required["exact_match"], text)
-    entries = required["must_include"]
-    return float(all(any(includes(one, text) for one in entry.split(OR)) for entry in entries))
+    if "must_exclude" in required and "must_include" not in required:
+        return excludes_all(required["must_exclude"], text)
+    included = all(_includes_one(entry, text) for entry in required["must_include"])
+    return float(included and bool(excludes_all(required.get("must_exclude", ()), text)))
+
+
+def _includes_one(reference: str, answer: str, *, whole_word: bool = False) -> bool:
+    return any(includes(one, answer, whole_word=whole_word) for one in reference.split(OR))
 
 
 def _clean(text: str) -> str:
@@ -81,7 +98,8 @@ def _clean(text: str) -> str:
 
 
 def _clean_url(url: str) -> str:
-    return url.strip().rstrip("/")
+    """A URL without a final slash, and without the user and password that no browser shows."""
+    return _USER.sub("", url.strip().rstrip("/"))
 
 
 def _is_below(path: str, base: str) -> bool:

@@ -1,6 +1,7 @@
 """`guiagent eval`: benchmarks a policy on a suite beside the baselines; continues an interrupted run."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from guiagent.errors import StoppedError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 from rewards.tasksets.grounding import GROUNDING
+from rewards.tasksets.webarena import with_words
 from training.config import checkpoint_folder
 
 _EPISODES = 50  # per task, unless the user says how many or the suite has fewer
@@ -67,11 +69,14 @@ def _digest_of(name: str) -> str:
     return f"policy-{digest.hexdigest()[:8]}"
 
 
-def chosen(suite: str, tasks: str | None) -> Suite:
-    """Find a suite, or the one of its `tasks` alone: names or patterns, with commas. Raises UsageError."""
+def chosen(suite: str, tasks: str | None, sites: Sequence[str] = (), judge: Path | None = None) -> Suite:
+    """Find a suite, or the one of its `tasks` alone: names or patterns, with commas. Raises UsageError.
+
+    `sites` (SITE=ADDRESS) and `judge` are for WebArena's files.
+    """
     if suite == GROUNDING:
         render()
-    found = find_suite(suite)
+    found = find_suite(with_words(suite, sites, judge))
     return found if tasks is None else found.only([one.strip() for one in tasks.split(",") if one.strip()])
 
 

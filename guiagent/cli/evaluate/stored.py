@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,7 @@ from guiagent.cli.evaluate.command import guarded
 from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from rewards.catalogue import find_taskset
+from rewards.tasksets.webarena import with_words
 
 _PART = re.compile(
     r"(?P<suite>.+) \((?P<tasks>.+)\)"
@@ -35,14 +37,20 @@ _PART = re.compile(
 _MOST_NAMED = 20
 
 
-def verify(run: Path, devices: int, guardrails: Path | None = None) -> None:
+def verify(
+    run: Path,
+    devices: int,
+    guardrails: Path | None = None,
+    sites: Sequence[str] = (),
+    judge: Path | None = None,
+) -> None:
     """Compute an evaluation's results again, play its recorded actions on fresh devices, say what differs.
 
-    Ends with exit code 1 where its figures do not hold. Raises UsageError unless `guardrails` are the rules
-    that it was played behind, if any.
+    `sites` and `judge` are as `chosen` takes them. Ends with exit code 1 where its figures do not hold.
+    Raises UsageError unless `guardrails` are the rules that it was played behind, if any.
     """
     console = terminal()
-    folder, suite = evaluation_of(run)
+    folder, suite = evaluation_of(run, sites, judge)
     recorded = read_recorded(folder, suite)
     label = recorded.stated.label
     where, rules = (HERE, None) if guardrails is None else guarded(guardrails, suite, HERE)
@@ -133,7 +141,7 @@ def compare_results(before: Path, after: Path, out: Path) -> None:
     console.print(f"report    {out / 'compare.html'}", soft_wrap=True)
 
 
-def evaluation_of(run: Path) -> tuple[Path, Suite]:
+def evaluation_of(run: Path, sites: Sequence[str] = (), judge: Path | None = None) -> tuple[Path, Suite]:
     """Find the evaluation of a policy in a folder that `guiagent eval` wrote, and the suite that it is of.
 
     `run` is that folder, or the policy's within it. Raises UsageError if there is none, there are several, or
@@ -153,7 +161,8 @@ def evaluation_of(run: Path) -> tuple[Path, Suite]:
     except (OSError, *DECODE_ERRORS) as error:
         raise InfrastructureError(f"cannot read {folder / 'suite.json'}: {error}") from error
     part = _PART.fullmatch(claim.suite)
-    suite = find_suite(part["suite"]).only(part["tasks"].split(", ")) if part else find_suite(claim.suite)
+    suite = find_suite(with_words(part["suite"] if part else claim.suite, sites, judge))
+    suite = suite.only(part["tasks"].split(", ")) if part else suite
     if suite.digest != claim.digest:
         raise UsageError(
             f"{folder} is of the suite {claim.suite} as it was ({claim.digest[:8]}); it has changed since "

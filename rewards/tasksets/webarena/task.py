@@ -1,26 +1,22 @@
-"""WebArena's task files on a browser device: start pages, logged-in profiles, and its three evaluators.
+"""A task of WebArena's on a browser device: start pages, logged-in profiles, and its three evaluators.
 
-A file is one task or a list of them, as WebArena and its successors write them. It names sites by
-placeholders (`__SHOPPING__`), whose addresses the user gives. A task that requires a login uses the browser
-profile "webarena-SITE", in which the user has logged in before (`ResetSpec.profile`): no password is kept
-here. If a task needs a function of the benchmark that is missing here, `unsupported` names it.
+A task that requires a login uses the browser profile "webarena-SITE", in which the user has logged in before
+(`ResetSpec.profile`): no password is kept here. If a task needs what is missing here, `unsupported` names it.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 import regex
 
-from guiagent.actions import Open
-from guiagent.errors import DECODE_ERRORS, UsageError
+from guiagent.errors import Fault, FaultError
 from guiagent.protocols import Device
-from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score
+from guiagent.types import Ending, Observation, ObserveSpec, Score
 from rewards.checks import web
+from rewards.tasksets.webarena import sites, start
+from rewards.tasksets.webarena.files import Target, TaskFile
 
 MAX_STEPS = 30  # as the benchmark allows
 NOT_ACHIEVABLE = "N/A"
@@ -29,94 +25,24 @@ NOT_ACHIEVABLE = "N/A"
 SameMeaning = Callable[[str, str, str], Awaitable[float | None]]
 
 _FULL_PAGE = "document.documentElement.outerHTML"
+_EVALUATORS = {"string_match", "url_match", "program_html"}
+_ANSWERS = {"exact_match", "must_include", "must_exclude", "one_of", "fuzzy_match"}
+_CONTENTS = {"exact_match", "must_include", "must_exclude"}
+_URL_RULES = {"EXACT", "GOLD in PRED"}
 _CALL = regex.compile(r"func:(\w+)\((.*)\)", regex.DOTALL)
 _ARGUMENT = regex.compile(r"'([^']*)'|\"([^\"]*)\"|(__\w+__)")
-_PLACEHOLDER = regex.compile(r"__[A-Z_]+__")
-
-
-class Target(msgspec.Struct, frozen=True):
-    """A place to look at after the episode: an address, "last" or a function; and an expression to read."""
-
-    url: str
-    required_contents: dict[str, Any]
-    locator: str = ""
-
-
-class Evaluation(msgspec.Struct, frozen=True):
-    eval_types: list[Literal["string_match", "url_match", "program_html"]]
-    reference_answers: dict[str, Any] | None = None
-    reference_url: str | None = None
-    program_html: list[Target] | None = None
-    string_note: str = ""
-    url_note: str = "GOLD in PRED"
-
-
-class TaskFile(msgspec.Struct, frozen=True):
-    """The keys of a task that are read; others are ignored."""
-
-    task_id: int | str
-    intent: str
-    start_url: str
-    eval: Evaluation
-    sites: list[str] = []
-    require_login: bool = False
-    intent_template_id: int | str | None = None
-
-
-@dataclass(frozen=True)
-class WebArena:
-    """The tasks of a file, or of all `*.json` below a folder.
-
-    `sites` gives the address of every placeholder, by its name without underscores ("SHOPPING"), in any case.
-
-    Raises:
-        UsageError: a file is no task file (the message names file and key), or, from `task`, a site has no
-            address.
-    """
-
-    path: Path
-    sites: Mapping[str, str] = field(default_factory=dict)
-    same_meaning: SameMeaning | None = None
-
-    @cached_property
-    def _files(self) -> dict[str, TaskFile]:
-        found: dict[str, TaskFile] = {}
-        paths = sorted(self.path.rglob("*.json")) if self.path.is_dir() else [self.path]
-        for path in paths:
-            for one in _read(path):
-                found[str(one.task_id)] = one
-        return found
-
-    @property
-    def names(self) -> Sequence[str]:
-        return list(self._files)
-
-    def task(self, name: str, seed: int) -> "WebArenaTask":
-        """Return the task of a name. `seed` only seeds the browser: these tasks have no parameters."""
-        if name not in self._files:
-            raise UsageError(f"no WebArena task {name!r} in {self.path}; it holds {len(self._files)} tasks")
-        return WebArenaTask(self._addressed(self._files[name]), seed, self.same_meaning)
-
-    def _addressed(self, file: TaskFile) -> TaskFile:
-        text = msgspec.json.encode(file).decode()
-        sites = {site.upper(): url for site, url in self.sites.items()}
-        for site, url in sites.items():
-            text = text.replace(f"__{site}__", json.dumps(url.rstrip("/"))[1:-1])
-        missing = sorted({one.strip("_") for one in _PLACEHOLDER.findall(file.start_url)} - set(sites))
-        if missing:
-            raise UsageError(
-                f"WebArena task {file.task_id} is on {', '.join(missing)}: give the site's address"
-            )
-        return msgspec.json.decode(text, type=TaskFile)
 
 
 @dataclass(frozen=True)
 class WebArenaTask:
+    """One task; `addresses` are those of its sites, by name, which `file` has in place of the names."""
+
     file: TaskFile
     seed: int
     same_meaning: SameMeaning | None = None
     max_steps: int = MAX_STEPS
     probes: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -129,42 +55,54 @@ class WebArenaTask:
 
     @property
     def unsupported(self) -> list[str]:
-        """What the task's check needs that is not supported; [] if the task can be scored."""
-        missing = [
+        """What the task needs that is not supported; [] if it can be scored."""
+        asked, references = self.file.eval, self.file.eval.reference_answers or {}
+        targets = asked.program_html or []
+        missing = sorted(set(asked.eval_types) - _EVALUATORS)
+        missing += [f"reference_answers {name}" for name in sorted(set(references) - _ANSWERS)]
+        missing += [
             f"func:{call[0]}"
-            for target in self.file.eval.program_html or []
+            for target in targets
             for text in (target.url, target.locator)
             if (call := _call(text)) is not None and call[0] not in _ADDRESSES | _EXPRESSIONS
         ]
-        references = self.file.eval.reference_answers or {}
+        wanted = {name for target in targets for name in target.required_contents}
+        missing += [f"required_contents {name}" for name in sorted(wanted - _CONTENTS)]
+        missing += [f"url_note {asked.url_note}"] if asked.url_note not in _URL_RULES else []
+        missing += [name for name in ("image", "video") if getattr(self.file, name)]
+        missing += ["viewport_size"] if self.file.viewport_size else []
         if self.same_meaning is None and references.get("fuzzy_match", NOT_ACHIEVABLE) != NOT_ACHIEVABLE:
-            missing.append("fuzzy_match (needs a model server)")
-        return missing
+            missing.append("fuzzy_match (needs a model server: --judge)")
+        return list(dict.fromkeys(missing))
 
     async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
-        first, *others = self.file.start_url.split(" |AND| ")
-        profile = "-".join(["webarena", *sorted(self.file.sites)]) if self.file.require_login else None
-        shown = await device.reset(self.seed, ResetSpec(first, profile=profile), spec)
-        for url in others:
-            await device.act([Open(target="tab:new"), Open(target=url)], ObserveSpec(frame="none"))
-        if others:
-            shown = await device.act([Open(target="tab:1")], spec)
-        return self.file.intent, shown
+        """Open the task's pages. Raises FaultError if it is unsupported, or a site does not answer."""
+        require_supported(self.id, self.unsupported)
+        profile = start.profile_of(self.file.sites) if self.file.require_login else None
+        urls = self.file.start_url.split(" |AND| ")
+        return self.file.intent, await start.open_pages(device, self.seed, urls, profile, spec)
 
     def ended(self, observation: Observation) -> bool:
+        """Never: only the agent ends these. Raises FaultError if the last action met a site that is gone."""
+        sites.require_shown(observation, self.addresses.values())
         return False
 
     async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
-        """The product of the task's evaluators; `progress` is their mean. Unknown if one cannot tell."""
-        if self.unsupported:
-            return Score(None, reason=f"unsupported: {', '.join(self.unsupported)}")
+        """The product of the task's evaluators; `progress` is their mean. Unknown if one cannot tell.
+
+        Raises FaultError if a page of the check cannot be opened, or if the score would be 0 and a site of
+        the task does not answer any more.
+        """
+        require_supported(self.id, self.unsupported)
         parts: dict[str, float | None] = {}
         for kind in self.file.eval.eval_types:
             match kind:
                 case "string_match":
                     parts[kind] = await self._answer(ending)
                 case "url_match":
-                    parts[kind] = web.address(self.file.eval.reference_url or "", await _address(device))
+                    exactly = self.file.eval.url_note == "EXACT"
+                    reference, last = self.file.eval.reference_url or "", await _address(device)
+                    parts[kind] = web.address(reference, last, exactly=exactly)
                 case "program_html":
                     last = await _address(device)
                     for number, target in enumerate(self.file.eval.program_html or []):
@@ -173,6 +111,8 @@ class WebArenaTask:
         if len(known) < len(parts) and all(known):
             return Score(None, reason="the model that compares answers could not tell", evidence=dict(parts))
         value = float(bool(known) and all(known))
+        if not value:
+            await sites.require_alive(device, self.addresses.values())
         return Score(value, evidence=dict(parts), progress=sum(known) / max(len(known), 1))
 
     async def teardown(self, device: Device) -> None:
@@ -188,6 +128,10 @@ class WebArenaTask:
                     results.append(web.exact(reference, answer))
                 case "must_include":
                     results.append(web.includes_all(reference, answer))
+                case "must_exclude":
+                    results.append(web.excludes_all(reference, answer))
+                case "one_of":
+                    results.append(float(any(web.includes(one, answer) for one in reference)))
                 case "fuzzy_match" if reference == NOT_ACHIEVABLE:
                     results.append(web.exact(reference, answer))
                 case "fuzzy_match" if self.same_meaning is not None:
@@ -196,6 +140,13 @@ class WebArenaTask:
         if any(result == 0 for result in results):
             return 0.0
         return None if None in results else float(bool(results))
+
+
+def require_supported(id: str, missing: list[str]) -> None:
+    """Raise FaultError that names what a task needs and does not have here."""
+    if missing:
+        message = f"WebArena task {id} needs what is unsupported: {'; '.join(missing)}"
+        raise FaultError(Fault("task", "unsupported", message[:500]))
 
 
 async def _address(device: Device) -> str:
@@ -208,7 +159,7 @@ async def _found(device: Device, target: Target, last: str) -> float:
     if call := _call(url):
         url = _ADDRESSES[call[0]](*(last if one == "__last_url__" else one for one in call[1]))
     if url != "last":
-        await device.act([Open(target=url or "about:blank")], ObserveSpec(frame="none"))
+        await sites.opened(device, url or "about:blank")
     if call := _call(target.locator):
         expression = _EXPRESSIONS[call[0]](*(one for one in call[1] if one != "__page__"))
     else:
@@ -244,17 +195,14 @@ def _member_role(account: str) -> str:
     )
 
 
+def _query_text(selector: str, *_: Any) -> str:
+    """JavaScript that reads the text of the first element of a selector (VisualWebArena)."""
+    return f"document.querySelector({json.dumps(selector)})?.innerText"
+
+
 _ADDRESSES: dict[str, Callable[..., str]] = {"reddit_get_post_url": _post_address}
-_EXPRESSIONS: dict[str, Callable[..., str]] = {"gitlab_get_project_memeber_role": _member_role}  # sic
-
-
-def _read(path: Path) -> list[TaskFile]:
-    try:
-        raw = path.read_bytes()
-        if raw.lstrip().startswith(b"["):
-            return msgspec.json.decode(raw, type=list[TaskFile])
-        return [msgspec.json.decode(raw, type=TaskFile)]
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except DECODE_ERRORS as error:
-        raise UsageError(f"{path} is no WebArena task file: {error}") from error
+_EXPRESSIONS: dict[str, Callable[..., str]] = {
+    "get_query_text": _query_text,
+    "get_query_text_lowercase": _query_text,
+    "gitlab_get_project_memeber_role": _member_role,  # sic
+}

@@ -1,0 +1,112 @@
+"""Task files of WebArena and of WebArena-Verified: the keys that are read, and where they name sites."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from guiagent.errors import DECODE_ERRORS, UsageError
+
+RESPONSE = "AgentResponseEvaluator"  # of WebArena-Verified
+MEDIA = "media"  # in the task files' folder: the pictures and videos that tasks name
+_MAX_FILE = 64 << 20
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A place to look at after the episode: an address, "last" or a function; and an expression to read."""
+
+    url: str
+    required_contents: dict[str, Any]
+    locator: str = ""
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    eval_types: list[str]
+    reference_answers: dict[str, Any] | None = None
+    reference_url: str | None = None
+    program_html: list[Target] | None = None
+    string_note: str = ""
+    url_note: str = "GOLD in PRED"
+
+
+class TaskFile(msgspec.Struct, frozen=True):
+    """The keys of a task of WebArena's that are read; others are ignored."""
+
+    task_id: int | str
+    intent: str
+    start_url: str
+    eval: Evaluation
+    sites: list[str] = []
+    require_login: bool = False
+    intent_template_id: int | str | None = None
+    image: str | list[str] | None = None  # VisualWebArena: pictures that belong to the intent
+    video: str | None = None  # VideoWebArena: the name of a video that belongs to it
+    viewport_size: dict[str, int] | None = None
+
+
+class Response(msgspec.Struct, frozen=True):
+    """What a task of WebArena-Verified expects of the agent's answer; a list in it holds alternatives."""
+
+    task_type: str
+    status: str
+    retrieved_data: list[Any] | None = None
+
+
+class Evaluator(msgspec.Struct, frozen=True):
+    """One evaluator of a task of WebArena-Verified, by its name; what it expects is of a shape of its own."""
+
+    evaluator: str
+    expected: dict[str, Any]
+    results_schema: dict[str, Any] = {}  # of the data that an answer holds
+    ordered: bool = False
+
+    @property
+    def response(self) -> Response:
+        """What an `AgentResponseEvaluator` expects. Raises ValidationError if it is no such thing."""
+        return msgspec.convert(self.expected, Response)
+
+
+class VerifiedFile(msgspec.Struct, frozen=True):
+    """The keys of a task of WebArena-Verified that are read."""
+
+    task_id: int | str
+    intent: str
+    start_urls: list[str]
+    eval: list[Evaluator]
+    sites: list[str] = []
+    intent_template_id: int | str | None = None
+
+
+def read(path: Path) -> Iterator[TaskFile | VerifiedFile]:
+    """Read the task, or the list of tasks, of a file. Raises UsageError, which names file and key."""
+    try:
+        if path.stat().st_size > _MAX_FILE:
+            raise UsageError(f"{path}: a task file has at most {_MAX_FILE >> 20} MiB")
+        found = msgspec.json.decode(path.read_bytes())
+        for one in found if isinstance(found, list) else [found]:
+            verified = isinstance(one, dict) and "start_urls" in one
+            yield _verified(one) if verified else msgspec.convert(one, TaskFile)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (*DECODE_ERRORS, msgspec.ValidationError) as error:
+        raise UsageError(f"{path} is no WebArena task file: {error}") from error
+
+
+def _verified(one: dict[str, Any]) -> VerifiedFile:
+    """A task of WebArena-Verified, in which evaluators of answers expect what they can."""
+    file = msgspec.convert(one, VerifiedFile)
+    for evaluator in file.eval:
+        if evaluator.evaluator == RESPONSE:
+            _ = evaluator.response
+    return file
+
+
+def paths(where: Path) -> list[Path]:
+    """List the task files below a folder, or the one file. Raises UsageError if there is none."""
+    if not where.is_dir():
+        return [where]
+    found = sorted(path for path in where.rglob("*.json") if MEDIA not in path.relative_to(where).parts)
+    if not found:
+        raise UsageError(f"{where} holds no task files (*.json)")
+    return found
