@@ -14,42 +14,9 @@ from guiagent.errors import UsageError
 from tests.support.model_stand_in import Body, StandIn, stand_in
 from tests.support.shop import Shop, running_shop
 
-BUY = {
-    "task_id": 1,
-    "sites": ["shopping"],
-    "start_url": "__SHOPPING__/",
-    "intent": "Buy a lamp and say what it is called",
-    "eval": {
-        "eval_types": ["string_match", "url_match", "program_html"],
-        "reference_answers": {"exact_match": "lamp"},
-        "reference_url": "__SHOPPING__/buy/lamp",
-        "program_html": [
-            {
-                "url": "__SHOPPING__/cart",
-                "locator": "document.querySelector('.thing').outerText",
-                "required_contents": {"exact_match": "lamp"},
-            }
-        ],
-    },
-}
-SIMILAR = BUY | {
-    "task_id": 2,
-    "eval": {"eval_types": ["string_match"], "reference_answers": {"fuzzy_match": ["a lamp"]}},
-}
+FILES = Path(__file__).parents[1] / "support/webarena_tasks/tasks.json"
+BUY, SIMILAR, VERIFIED = json.loads(FILES.read_text())
 ELSEWHERE = BUY | {"task_id": 3, "start_url": "__GITLAB__"}
-VERIFIED = {
-    "task_id": 4,
-    "sites": ["map"],
-    "start_urls": ["__MAP__/"],
-    "intent": "What is in the cart?",
-    "eval": [
-        {
-            "evaluator": "AgentResponseEvaluator",
-            "results_schema": {"type": "array", "items": {"type": "string"}},
-            "expected": {"task_type": "retrieve", "status": "SUCCESS", "retrieved_data": ["Lamp"]},
-        }
-    ],
-}
 
 
 @pytest.fixture

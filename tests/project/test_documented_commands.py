@@ -114,6 +114,7 @@ def stand_ins(model: str, port: int, folder: Path) -> list[tuple[str, str]]:
         (r"osworld:FOLDER|PATH/TO/osworld", "osworld:tests/support/osworld_tasks"),
         (r"(tasks check) FOLDER", r"\1 tests/support/harbor_tasks"),
         (r"harbor:FOLDER", "harbor:tests/support/harbor_tasks"),
+        (r"webarena:FOLDER", "webarena:tests/support/webarena_tasks"),
         (r"(tasks check) (?:osworld|harbor):", r"\1 "),
         (r"policy=FOLDER", "policy=training/tiny/checkpoint"),
         (r"\bDIR\b", str(folder)),

@@ -25,7 +25,9 @@ def named(name: str) -> WebArena:
     judge = told.pop(_JUDGE, None)
     if judge is None:
         return WebArena(Path(where), told)
-    from rewards.judges.meaning import model_meaning  # imports what most users of a name do without
+    from rewards.tasksets.webarena.meaning import (
+        model_meaning,
+    )  # imports what most users of a name do without
 
     return WebArena(Path(where), told, model_meaning(Path(judge)))
 
