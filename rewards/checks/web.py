@@ -15,12 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 import regex
 
 OR = " |OR| "
-<<<<<<< HEAD
 _USER = regex.compile(r"(?<=://)[^/@]*@")
-_WORD = regex.compile(r"\w+(?:[.,:'-]\w+)*|\S")
-=======
 _WORD = regex.compile(r"\w+(?:[.,:'/-]\w+)*|\S")
->>>>>>> 2b4ad0c (Audits try to cheat, and task files of others are searched for flaws)
 
 
 def exact(reference: str, answer: str) -> float:

@@ -7,14 +7,15 @@ from rewards.tasksets.harbor.task import HarborTask
 from rewards.tasksets.osworld.schema import TaskFile as OsworldFile
 from rewards.tasksets.osworld.task import OsworldTask
 from rewards.tasksets.webarena import TaskFile as WebArenaFile
-from rewards.tasksets.webarena import WebArenaTask
+from rewards.tasksets.webarena import VerifiedFile, VerifiedTask, WebArenaTask
 
-__all__ = ["HARBOR", "OSWORLD", "WEBARENA", "Flaw", "flaws_of", "in_file"]
+__all__ = ["HARBOR", "OSWORLD", "VERIFIED", "WEBARENA", "Flaw", "flaws_of", "in_file"]
 
 OSWORLD = tuple(osworld.FLAWS)
 WEBARENA = tuple(webarena.FLAWS)
+VERIFIED = tuple(webarena.VERIFIED_FLAWS)
 HARBOR = tuple(harbor.FLAWS)
-File = OsworldFile | WebArenaFile | TaskFolder
+File = OsworldFile | WebArenaFile | VerifiedFile | TaskFolder
 
 
 def in_file(file: File) -> list[Flaw]:
@@ -24,6 +25,8 @@ def in_file(file: File) -> list[Flaw]:
             return found(osworld.FLAWS, file)
         case WebArenaFile():
             return found(webarena.FLAWS, file)
+        case VerifiedFile():
+            return found(webarena.VERIFIED_FLAWS, file)
         case TaskFolder():
             return found(harbor.FLAWS, file)
 
@@ -31,7 +34,7 @@ def in_file(file: File) -> list[Flaw]:
 def flaws_of(task: object) -> list[Flaw]:
     """The flaws of the file of others that a task was made of; [] for tasks of ours."""
     match task:
-        case OsworldTask(file=file) | WebArenaTask(file=file):
+        case OsworldTask(file=file) | WebArenaTask(file=file) | VerifiedTask(file=file):
             return in_file(file)
         case HarborTask(folder=folder):
             return in_file(folder)

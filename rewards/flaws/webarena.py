@@ -1,10 +1,11 @@
-"""Flaws of WebArena's task files, by their three evaluators as WebArena runs them. Pure."""
+"""Flaws of WebArena's task files, by its three evaluators, and of WebArena-Verified's. Pure."""
 
 from collections.abc import Callable, Mapping
 
 from rewards.checks import web
 from rewards.flaws.flaw import Flaw
-from rewards.tasksets.webarena import NOT_ACHIEVABLE, TaskFile
+from rewards.tasksets.webarena.files import RESPONSE, TaskFile, VerifiedFile
+from rewards.tasksets.webarena.task import NOT_ACHIEVABLE
 
 _SHORT = 2  # characters that stand in an answer by chance
 
@@ -112,6 +113,37 @@ FLAWS: Mapping[Flaw, Callable[[TaskFile], bool]] = {
         "ABC checklist (unvalidated judge); BenchJack",
     ): _needs_a_model,
 }
+
+
+def _says_no(file: VerifiedFile) -> bool:
+    """An answer whose status is some error earns the point, if it is the right one of five."""
+    return _only_answers(file) and any(one.response.status.upper() != "SUCCESS" for one in file.eval)
+
+
+def _word_alone(file: VerifiedFile) -> bool:
+    """The agent's own word that it changed or showed something is all that is looked at."""
+    return _only_answers(file) and not any(
+        one.response.status.upper() != "SUCCESS" or one.response.task_type.upper() == "RETRIEVE"
+        for one in file.eval
+    )
+
+
+VERIFIED_FLAWS: Mapping[Flaw, Callable[[VerifiedFile], bool]] = {
+    Flaw(
+        "error-alone",
+        "it cannot be done, and answering with the right one of five errors earns the whole point",
+        "WebArena-Verified (status codes)",
+    ): _says_no,
+    Flaw(
+        "word-alone",
+        "the agent's own word that it changed or showed something is all that is looked at",
+        "BenchJack (trust in untrusted output)",
+    ): _word_alone,
+}
+
+
+def _only_answers(file: VerifiedFile) -> bool:
+    return bool(file.eval) and all(one.evaluator == RESPONSE for one in file.eval)
 
 
 def _references(file: TaskFile) -> Mapping[str, object]:

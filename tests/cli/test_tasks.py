@@ -79,9 +79,9 @@ def test_what_is_no_task_of_webarenas_is_named_and_the_others_are_shown(tmp_path
     assert done.exit_code == 2
     assert done.stdout.splitlines()[-1] == "1 loaded, 3 cannot be loaded, 1 supported"
     bad = done.stderr.splitlines()
-    assert len(bad) == 3 and bad[0].startswith(f"guiagent: {tmp_path}/b.json: task 0: ")
+    assert len(bad) == 3 and bad[0].startswith(f"guiagent: {tmp_path}/b.json is no WebArena task file: ")
     assert bad[1] == f"guiagent: {tmp_path}/c.json: task_id: 0 is also one of {file}"
-    assert bad[2].startswith(f"guiagent: {tmp_path}/d.json is no file of tasks: ")
+    assert bad[2].startswith(f"guiagent: {tmp_path}/d.json is no WebArena task file: ")
 
 
 @pytest.mark.browser

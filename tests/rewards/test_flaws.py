@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from rewards.flaws import HARBOR, OSWORLD, WEBARENA, flaws_of, in_file
+from rewards.flaws import HARBOR, OSWORLD, VERIFIED, WEBARENA, flaws_of, in_file
 from rewards.tasksets.harbor.folder import load
 from rewards.tasksets.osworld import Osworld
 from rewards.tasksets.osworld.schema import read
-from rewards.tasksets.webarena import TaskFile, WebArenaTask
+from rewards.tasksets.webarena import TaskFile, VerifiedFile, VerifiedTask, WebArenaTask
 
 # -- OSWorld's -----------------------------------------------------------------------------------------------
 
@@ -190,6 +190,37 @@ def test_an_evaluator_without_a_reference_expects_nothing(empty: dict[str, Any])
 
 def test_a_digit_of_a_date_is_no_word_of_the_question() -> None:
     assert "expected-in-intent" not in webarena(**answer(must_include=["5"]))
+
+
+def verified_file(task_type: str, status: str, *more: str) -> VerifiedFile:
+    response = {"task_type": task_type, "status": status, "retrieved_data": None}
+    whole = {
+        "task_id": 2,
+        "intent": "Close the issue.",
+        "start_urls": ["__GITLAB__"],
+        "eval": [
+            {"evaluator": "AgentResponseEvaluator", "expected": response},
+            *({"evaluator": name, "expected": {}} for name in more),
+        ],
+    }
+    return msgspec.convert(whole, VerifiedFile)
+
+
+@pytest.mark.parametrize(
+    ("answer", "names"),
+    [
+        (("retrieve", "SUCCESS"), []),
+        (("mutate", "SUCCESS", "NetworkEventEvaluator"), []),
+        (("mutate", "SUCCESS"), ["word-alone"]),
+        (("navigate", "not_found_error"), ["error-alone"]),
+        (("retrieve", "NOT_FOUND_ERROR"), ["error-alone"]),
+    ],
+)
+def test_flaws_of_webarena_verifieds_are_found(answer: tuple[str, ...], names: list[str]) -> None:
+    file = verified_file(*answer)
+    assert [flaw.name for flaw in in_file(file)] == names
+    assert flaws_of(VerifiedTask(file, 0, {})) == in_file(file)
+    assert set(names) <= {flaw.name for flaw in VERIFIED}
 
 
 # -- Harbor's ------------------------------------------------------------------------------------------------

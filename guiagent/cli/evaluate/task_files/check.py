@@ -22,7 +22,7 @@ class _Format:
 
 
 _HARBOR = _Format(harbor.rows, harbor.line, flaws.HARBOR)
-_WEBARENA = _Format(webarena.rows, webarena.line, flaws.WEBARENA)
+_WEBARENA = _Format(webarena.rows, webarena.line, (*flaws.WEBARENA, *flaws.VERIFIED))
 _OSWORLD = _Format(osworld.rows, osworld.line, flaws.OSWORLD)
 
 
