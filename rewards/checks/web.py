@@ -16,7 +16,7 @@ import regex
 
 OR = " |OR| "
 _USER = regex.compile(r"(?<=://)[^/@]*@")
-_WORD = regex.compile(r"\w+(?:[.,:'-]\w+)*|\S")
+_WORD = regex.compile(r"\w+(?:[.,:'/-]\w+)*|\S")
 
 
 def exact(reference: str, answer: str) -> float:

@@ -370,9 +370,10 @@ def test_ours_and_others_are_not_one_suite(tmp_path: Path) -> None:
 
 def test_check_prints_a_row_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     app(["tasks", "check", str(TASKS)], standalone_mode=False)
-    first, second, summary = capsys.readouterr().out.splitlines()
+    first, second, *_, summary = capsys.readouterr().out.splitlines()
     assert "missing: a value for the variable KEY; 'RUN apt-get" in first
-    assert second == "write-a-file  debian:bookworm-slim  4 files  solution  supported"
+    row = "write-a-file  debian:bookworm-slim  4 files  solution  supported"
+    assert second == f"{row}; flaws: test-beside-agent"
     assert summary.startswith("2 loaded, 1 supported")
     shutil.copytree(TASKS, tmp_path / "tasks")
     (tmp_path / "tasks" / "needs-a-build" / "instruction.md").unlink()

@@ -106,7 +106,7 @@ async def test_every_page_is_sound(browser_device, page):
 
 
 @with_browser
-@pytest.mark.parametrize(("given", "unsound"), [(1.0, 8), (0.0, 1), (None, 9)])
+@pytest.mark.parametrize(("given", "unsound"), [(1.0, 20), (0.0, 1), (None, 21)])
 async def test_an_unsound_check_is_found_out(browser_device, given, unsound):
     class Says(MiniWobTask):
         async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:

@@ -89,6 +89,7 @@ def test_tasks_check_accounts_for_every_public_file() -> None:
         "loaded": 268,
         "bad": 0,
         "supported": sum(not row["missing"] for row in told["tasks"]),
+        "flawed": sum(bool(row["flaws"]) for row in told["tasks"]),
         "missing": dict(missing),
     }
     accounts = [row for row in told["tasks"] if "googledrive" in row["steps"]]
@@ -240,8 +241,8 @@ def test_tasks_check_shows_every_row_and_then_what_is_bad(tmp_path: Path) -> Non
     done = checked(str(tmp_path))
     rows = done.stdout.splitlines()
     assert done.returncode == 2
-    assert rows[-1] == "2 loaded, 2 cannot be loaded, 1 supported; missing: metric dance 1"
-    assert [row.split()[0] for row in rows[:-1]] == ["one", "four"]
+    assert rows[-1] == "2 loaded, 2 cannot be loaded, 1 supported, 2 with flaws; missing: metric dance 1"
+    assert [row.split()[0] for row in rows[:2]] == ["one", "four"]
     bad = done.stderr.splitlines()
     assert bad[0].startswith(f"guiagent: {tmp_path}/b.json: config[0].type: Invalid value 'fly'")
     assert bad[1] == f"guiagent: {tmp_path}/deep/a.json: id: one is also that of {tmp_path}/c.json"

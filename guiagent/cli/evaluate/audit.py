@@ -18,21 +18,28 @@ from guiagent.cli.common.terminal import terminal
 from guiagent.client.play import LOST, DeviceSlot, play
 from guiagent.client.still import StillSlot
 from guiagent.errors import Fault, FaultError, StoppedError, UsageError
-from guiagent.protocols import Device, Provable, Taskset
+from guiagent.protocols import Device, Provable, Task, Taskset
 from rewards.audit import Proof, audit
 from rewards.catalogue import find_taskset
+from rewards.flaws import flaws_of
 
 _SEEDS = 3  # of each task, unless the user says how many or the suite has fewer
 _ATTEMPTS = 3  # at a proof, with another device after each fault
 
 
 def audit_suite(
-    name: str, only: list[str], seeds: int | None, devices: int, *, oracle_alone: bool = False
+    name: str,
+    only: list[str],
+    seeds: int | None,
+    devices: int,
+    *,
+    oracle_alone: bool = False,
+    exploits: bool = True,
 ) -> bool:
     """Print a row per proof, and how many are sound, also after Ctrl-C or SIGTERM; return whether all are.
 
     Raises:
-        UsageError: the suite or a task is unknown, or tasks have no oracle and no mutants.
+        UsageError: the suite or a task is unknown; or, with `oracle_alone`, tasks have no oracle.
         StoppedError: it was asked to stop.
     """
     suite, taskset = find_suite(name), find_taskset(find_suite(name).taskset)
@@ -40,9 +47,10 @@ def audit_suite(
         raise UsageError(f"suite {name} has no task {', '.join(unknown)}")
     count = min(_SEEDS, suite.episodes) if seeds is None else seeds
     jobs = [(task, seed) for task in only or suite.tasks for seed in suite.seeds(count)]
-    if bare := sorted({task for task, seed in jobs if not isinstance(taskset.task(task, seed), Provable)}):
-        raise UsageError(f"{len(bare)} tasks of {name} have no oracle and no mutants, such as {bare[0]}")
-    prove = _oracle_of if oracle_alone else audit
+    bare = sorted({task for task, seed in jobs if not isinstance(taskset.task(task, seed), Provable)})
+    if oracle_alone and bare:
+        raise UsageError(f"{len(bare)} tasks of {name} have no oracle, such as {bare[0]}")
+    prove = _oracle_of if oracle_alone else partial(audit, exploits=exploits)
     run = _Audit(suite.only(only) if only else suite, taskset, devices, prove, terminal())
     began = time.monotonic()
     try:
@@ -55,7 +63,7 @@ def audit_suite(
     return run.unsound == 0
 
 
-async def _oracle_of(make: Callable[[], Provable], device: Device) -> Proof:
+async def _oracle_of(make: Callable[[], Task], device: Device) -> Proof:
     return await audit(make, device, {}, mutants=False)
 
 
@@ -66,16 +74,18 @@ class _Audit:
     suite: Suite
     taskset: Taskset
     devices: int
-    proof: Callable[[Callable[[], Provable], Device], Awaitable[Proof]]
+    proof: Callable[[Callable[[], Task], Device], Awaitable[Proof]]
     console: Console
     proved: int = 0
     unsound: int = 0
     again: int = 0  # proofs that needed more than one try
+    bare: int = 0  # of tasks without an oracle
     _faults: defaultdict[tuple[str, int], list[Fault]] = field(default_factory=lambda: defaultdict(list))
 
     def __str__(self) -> str:
         tried = f", {self.again} of them after another try" if self.again else ""
-        return f"{self.proved} proofs, {self.proved - self.unsound} sound{tried}"
+        bare = f", {self.bare} of them without an oracle" if self.bare else ""
+        return f"{self.proved} proofs, {self.proved - self.unsound} sound{bare}{tried}"
 
     async def over(self, jobs: Sequence[tuple[str, int]]) -> None:
         with cancelled_by_signals():
@@ -90,7 +100,9 @@ class _Audit:
     async def _prove(self, job: tuple[str, int], slot: DeviceSlot | StillSlot) -> bool:
         """Prove one task; return True if the device failed and another one is to be tried."""
         try:
-            proof: Proof | Fault = await slot.run(lambda device: self.proof(lambda: self._task(*job), device))
+            proof: Proof | Fault = await slot.run(
+                lambda device: self.proof(lambda: self.taskset.task(*job), device)
+            )
         except FaultError as error:
             proof = error.fault
             if proof.origin in LOST:
@@ -102,14 +114,13 @@ class _Audit:
         self.proved += 1
         self.unsound += isinstance(proof, Fault) or bool(proof.failures)
         self.again += bool(self._faults[job])
-        self.console.print(_row(*job, proof, self._faults[job]), soft_wrap=True, highlight=False)
+        self.bare += isinstance(proof, Proof) and not proof.provable
+        row = _row(*job, proof, self._faults[job])
+        if found := ", ".join(flaw.name for flaw in flaws_of(self.taskset.task(*job))):
+            row += f"; flaws of its file: {found}"
+        self.console.print(row, soft_wrap=True, highlight=False)
         await slot.close()  # every proof begins on a device that nobody has used
         return False
-
-    def _task(self, name: str, seed: int) -> Provable:
-        task = self.taskset.task(name, seed)
-        assert isinstance(task, Provable)
-        return task
 
 
 def _row(task: str, seed: int, proof: Proof | Fault, faults: Sequence[Fault]) -> str:
@@ -117,8 +128,10 @@ def _row(task: str, seed: int, proof: Proof | Fault, faults: Sequence[Fault]) ->
     if isinstance(proof, Fault):
         return f"{task}  seed {seed}  not proved: {proof.origin} ({proof.code}): {proof.message}{tried}"
     lucky = proof.null.get("random")
-    beside = f", {len(proof.mutants)} mutants below 1, {len(proof.null)} null agents" if proof.null else ""
-    said = "; ".join(proof.failures) or (
-        f"sound: oracle 1{beside}" + (f" (random was lucky: {lucky})" if lucky else "")
-    )
+    parts = [f"sound: oracle 1, {len(proof.mutants)} mutants below 1"] if proof.null else ["sound: oracle 1"]
+    if not proof.provable:
+        parts = ["no oracle, and nothing paid"]
+    parts += [f"{len(proof.null)} null agents 0"] if proof.null else []
+    parts += [f"{len(proof.exploits)} exploits 0"] if proof.exploits else []
+    said = "; ".join(proof.failures) or ", ".join(parts) + (f" (random was lucky: {lucky})" if lucky else "")
     return f"{task}  seed {seed}  {said}{tried}"

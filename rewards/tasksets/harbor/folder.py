@@ -25,6 +25,7 @@ _MOST_BYTES = 256 << 20  # of a task
 _DEEPEST = 16
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _DIRECTORIES = ("environment", "tests", "solution")
+OWN_VERIFIER = "a verifier's own container"
 
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=7 * 86_400)]
 
@@ -202,7 +203,7 @@ def _lacks(config: _Config, files: Mapping[str, int]) -> list[str]:
         ".dockerignore": "environment/.dockerignore" in files,
         "MCP servers": bool(environment.mcp_servers),
         "a health check": environment.healthcheck is not None,
-        "a verifier's own container": bool(verifier.environment) or verifier.environment_mode == "separate",
+        OWN_VERIFIER: bool(verifier.environment) or verifier.environment_mode == "separate",
     }
     hosts = sorted({name for name, value in _variables(config) if "${" in value})
     return [part for part, wanted in needed.items() if wanted] + [

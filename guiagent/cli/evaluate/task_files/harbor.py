@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from guiagent.errors import UsageError
+from rewards.flaws import in_file
 from rewards.tasksets.harbor.folder import TaskFolder, below, load
 
 
@@ -44,4 +45,5 @@ def _row(folder: TaskFolder) -> dict[str, Any]:
         "agent_s": folder.agent_s,
         "verifier_s": folder.verifier_s,
         "missing": [] if ours is not None else list(folder.lacks),
+        "flaws": [] if ours is not None else [flaw.name for flaw in in_file(folder)],
     }

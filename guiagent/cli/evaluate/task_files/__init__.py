@@ -1,0 +1,1 @@
+"""`guiagent tasks check`: task files of others, a module per format."""
