@@ -1,7 +1,7 @@
 """The page, the table and the JSON of a comparison of arms."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -11,7 +11,9 @@ from rich.console import Console
 
 from eval.collapse import Before, signs
 from eval.comparison import ArmResult, area_under, differences, final_success, learning_curve
+from eval.horizons import rungs
 from eval.report.curve import clock, mean_curves
+from eval.report.horizons import rung_json, rung_rows, rung_section
 from eval.report.means import change, mean_json, plain, plain_points, rate
 from eval.report.page import MAX_CONFIG, filled, write_page
 from eval.report.signs import print_rows, signs_json, signs_rows, signs_section
@@ -33,11 +35,12 @@ class ComparisonSummary:
     config: Mapping[str, Any]  # the config that all runs share
     notes: Mapping[str, Sequence[str]]  # caveats by arm
     before: Before | None = None  # the policy that all arms begin with; None if it was not measured
+    actions: Mapping[str, int] = field(default_factory=dict)  # of a task's shortest solution, where known
 
 
-def print_comparison(results: Sequence[ArmResult], console: Console, before: Before | None = None) -> None:
+def print_comparison(summary: ComparisonSummary, results: Sequence[ArmResult], console: Console) -> None:
     """Print a row per arm: improvement, final success and area with intervals, and differences to the first
-    arm; then another with what became of its policies, where they were measured."""
+    arm; then what became of its policies, and success by the tasks' lengths, where they were measured."""
     head = ["arm", "seeds", "learned", "final success", "area", "final - first", "area - first"]
     rows = [
         [
@@ -54,7 +57,10 @@ def print_comparison(results: Sequence[ArmResult], console: Console, before: Bef
     print_rows([head, *rows], console)
     if found := signs(results):
         console.out("")
-        print_rows(signs_rows(found, before), console)
+        print_rows(signs_rows(found, summary.before), console)
+    if ladder := rungs(results, summary.actions):
+        console.out("")
+        print_rows(rung_rows(ladder), console)
 
 
 def write_comparison(path: Path, summary: ComparisonSummary, results: Sequence[ArmResult]) -> None:
@@ -73,6 +79,7 @@ def write_comparison(path: Path, summary: ComparisonSummary, results: Sequence[A
         first=shown(results[0].arm),
         table=_table(results),
         signs=signs_section(signs(results), summary.before),
+        horizons=rung_section(rungs(results, summary.actions)),
         curves=_curves(results, summary.budget),
         key=_key(results),
         notes=_notes(summary.notes),
@@ -121,6 +128,7 @@ def write_comparison_json(path: Path, summary: ComparisonSummary, results: Seque
     facts |= signs_json(signs(results), summary.before)
     findings = {
         "arms": arms,
+        "horizons": rung_json(rungs(results, summary.actions)),
         "notes": summary.notes,
         "differences": different,
         "config": summary.config,

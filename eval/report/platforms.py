@@ -1,17 +1,26 @@
 """The report's section on the platforms of a run: what each gave to it, and when one was lost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import isfinite
 from statistics import fmean
 from typing import Any
 
+from msgspec.structs import replace
+
+from eval.report.curve import CurvePoint, small_curve, training_curve
 from eval.report.page import filled
 from eval.report.table import percent
+from guiagent.types import Trajectory
+
+_CURVE_SIZE = (320, 150)
 
 
-def platform_section(updates: Sequence[Mapping[str, Any]]) -> str:
-    """The section as HTML, from a run's lines of metrics; "" for a run with one kind of device."""
+def platform_section(updates: Sequence[Mapping[str, Any]], rolled_out: Iterable[Trajectory]) -> str:
+    """The section as HTML, from a run's lines of metrics and its training episodes.
+
+    "" for a run with one kind of device.
+    """
     lines = [found for line in updates if isinstance(found := line.get("platforms"), Mapping) and found]
     if not lines:
         return ""
@@ -24,7 +33,21 @@ def platform_section(updates: Sequence[Mapping[str, Any]]) -> str:
         for figures in of.values()
         for reason in dict.fromkeys(one.get("lost") for one in figures if one.get("lost"))
     )
-    return filled("platforms.html", rows=rows, lost=said)
+    return filled("platforms.html", rows=rows, lost=said, curves=_curves(names, rolled_out))
+
+
+def _curves(names: Sequence[str], rolled_out: Iterable[Trajectory]) -> str:
+    """A learning curve for each platform, over the episodes of all of them."""
+    points = training_curve(replace(one, task=one.platform) for one in rolled_out)
+    return "".join(_curve(name, points) for name in names)
+
+
+def _curve(name: str, points: Sequence[CurvePoint]) -> str:
+    count = sum(point.n for point in points if point.task == name)
+    return (
+        f"<figure><figcaption><b>{escape(name)}</b><span>{count:,}</span></figcaption>"
+        f"{small_curve(points, name, _CURVE_SIZE)}</figure>"
+    )
 
 
 def _row(name: str, figures: Sequence[Mapping[str, Any]], all_groups: float) -> str:

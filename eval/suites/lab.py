@@ -9,11 +9,12 @@ _SCREEN = (160, 224)
 
 
 def _groups(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """By the kind of task, by its length and by its split: `form-8@graphs` is form, 8 and graphs."""
+    """By the kind of task, by its shortest solution's actions and by its split: `form-8@graphs` is form, 8
+    and graphs."""
     parts = {name: name.partition("+")[0].partition("@") for name in names}
     return {
         "kind": {name: head.partition("-")[0] for name, (head, _, _) in parts.items()},
-        "length": {name: head.partition("-")[2] for name, (head, _, _) in parts.items()},
+        "actions": {name: head.partition("-")[2] for name, (head, _, _) in parts.items()},
         "split": {name: split or "training's" for name, (_, _, split) in parts.items()},
     }
 

@@ -438,11 +438,16 @@ def run_task(
 
 @app.command()
 def demo(
-    run: Annotated[Path, typer.Option(help="Folder of the run. An interrupted demo is continued.")] = Path(
-        "runs/demo"
-    ),
+    run: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run: runs/demo, or runs/demo-hours. What is there is continued."),
+    ] = None,
     minutes: Annotated[
         float | None, typer.Option(help="Minutes of training; by default those of the recipe.")
+    ] = None,
+    hours: Annotated[
+        float | None,
+        typer.Option(help="Train for so long on browsers, made-to-order apps and virtual phones in one run."),
     ] = None,
     episodes: Annotated[int, typer.Option(help="Episodes per task and policy in each evaluation.")] = 30,
     port: Annotated[int, typer.Option(help="Port of the live page; 0 picks a free one.")] = 8700,
@@ -451,7 +456,7 @@ def demo(
     """Run the main job end to end: start browsers, train the small policy online, evaluate, report."""
     from guiagent.cli.train.demo import demo as start
 
-    start(run, minutes, episodes, port, overrides or [])
+    start(run, minutes, hours, episodes, port, overrides or [])
 
 
 @app.command()

@@ -114,7 +114,7 @@ def written(tmp_path: Path, before: Before | None) -> tuple[str, dict[str, objec
     write_comparison(tmp_path / "compare.html", summary, results)
     write_comparison_json(tmp_path / "compare.json", summary, results)
     console = Console(file=io.StringIO(), width=300)
-    print_comparison(results, console, before)
+    print_comparison(summary, results, console)
     return (
         (tmp_path / "compare.html").read_text("utf-8"),
         json.loads((tmp_path / "compare.json").read_text()),

@@ -177,7 +177,7 @@ def test_a_single_seed_has_no_interval_and_no_band(tmp_path: Path):
     assert '<polygon class="band" points=""/>' in page
     assert page.count('class="up"') == 1  # what gigpo learned, of its episodes; of seeds nothing can be told
     console = Console(file=io.StringIO(), width=200)
-    print_comparison(results, console)
+    print_comparison(summary, results, console)
     lines = console.file.getvalue().splitlines()
     assert lines[1].split()[-4:] == ["40%", "29%", "–", "–"]  # 10 shares known of 0.2, 8 of 0.4
     assert lines[2].split()[-4:] == ["80%", "47%", "+40", "+18"]

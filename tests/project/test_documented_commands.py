@@ -34,6 +34,10 @@ SAVED = {"toml", "js", "svg", "json", "yaml"}  # of what is saved as the file th
 _FEW = "--set rollout.devices=2 --set rollout.group_size=4 --set update.groups=2"
 SHORTER = [
     (r"^make demo$", f"guiagent demo --port 0 --minutes 0.02 --episodes 1 {_FEW}"),
+    (
+        r"^(guiagent demo --hours .*?)(?: +#.*)?$",
+        r"\1 --port 0 --episodes 1 --set steps=1 --set rollout.group_size=2",
+    ),
     (r"^make (\S+)$", r"make --dry-run \1"),
     (r"^(python -m tests\.bench\b.*)$", r"\1 --help"),
     (r"^(python -m tests\.(?:bench|drills)\b.*)$", r"\1 --help"),  # after its words were read

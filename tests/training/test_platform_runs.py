@@ -181,7 +181,8 @@ async def test_one_policy_learns_on_browsers_and_lab_devices_at_once(
     assert set(seen[-1].platforms) == {"browser", "lab"} and not any(
         p.lost for p in seen[-1].platforms.values()
     )
-    section = platform_section(lines)
+    section = platform_section(lines, episodes)
+    assert section.count("<svg") == section.count('<polyline class="line"') == 2  # a curve for each
     assert '<th scope="row">browser</th>' in section and '<th scope="row">lab</th>' in section
 
 
@@ -226,7 +227,7 @@ async def test_a_platform_without_devices_is_lost_and_the_others_go_on_until_it_
     assert "of its groups were withdrawn; the others go on" in said[0]
     lines = writer.read(tmp_path / "run")
     assert any(line["platforms"]["lab"]["lost"] for line in lines)
-    assert "taken out by hand" in platform_section(lines)
+    assert "taken out by hand" in platform_section(lines, [])
 
 
 @pytest.mark.browser

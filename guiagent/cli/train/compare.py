@@ -20,6 +20,7 @@ from eval.report.comparison import (
     write_comparison_json,
 )
 from eval.results import write_json
+from eval.suites import find_suite
 from guiagent import config as configuration
 from guiagent.cli.common.provenance import commit
 from guiagent.cli.common.terminal import terminal
@@ -77,15 +78,24 @@ def compare(
         config=shared.model_dump(mode="json"),
         notes={arm.name: _notes(arm, cells, done) for arm in found},
         before=done.before,
+        actions=_actions(shared),
     )
     write_comparison(run / "compare.html", summary, results)
     write_comparison_json(run / "compare.json", summary, results)
-    print_comparison(results, console, done.before)
+    print_comparison(summary, results, console)
     console.print(f"report    {run / 'compare.html'}  {run / 'compare.json'}", soft_wrap=True)
     if lost:
         raise DivergedError(
             f"the report lacks runs that diverged ({lost}); the same command tries them again"
         )
+
+
+def _actions(config: TrainConfig) -> dict[str, int]:
+    """Return how many actions each task of the suite takes, where the suite says so."""
+    if config.evaluation is None:
+        return {}
+    counts = find_suite(config.evaluation.suite).groups.get("actions", {})
+    return {task: int(count) for task, count in counts.items()}
 
 
 def _fields(arm: Arm) -> dict[str, str]:

@@ -1,6 +1,10 @@
-"""`guiagent demo`: trains and evaluates the small policy; see `guiagent.cli.train.experiment`."""
+"""`guiagent demo`: trains and evaluates the small policy; see `guiagent.cli.train.experiment`.
+
+In minutes on browsers; with hours to spend, on several kinds of device in one run.
+"""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from eval.suites import find_suite
 from guiagent import config as configuration
@@ -8,18 +12,44 @@ from guiagent.cli.common.terminal import terminal
 from guiagent.cli.train.experiment import Experiment
 from guiagent.cli.train.launch import TrainHere, require_possible
 from guiagent.cli.train.recipes import recipe_path
+from guiagent.errors import UsageError
 from training.checkpoints.mirror import RunFolder
 from training.config import TrainConfig
 
-_RECIPE, _SUITE = "arpo-demo", "miniwob-demo"
+_SUITE = "miniwob-demo"
 
 
-def demo(run: Path, minutes: float | None, episodes: int, port: int, overrides: list[str]) -> None:
-    """Carry out the recipe arpo-demo as an experiment, with a live page at `port`."""
-    if minutes is not None:
-        overrides = [*overrides, f"minutes={minutes}"]
-    config = configuration.load(TrainConfig, recipe_path(_RECIPE), overrides)
+class _Tier(NamedTuple):
+    recipe: str
+    title: str
+    run: Path
+
+
+_MINUTES = _Tier("arpo-demo", "Online RL of a small policy on MiniWoB++", Path("runs/demo"))
+_HOURS = _Tier("everywhere", "Online RL of one small policy on several platforms", Path("runs/demo-hours"))
+
+
+def demo(
+    run: Path | None,
+    minutes: float | None,
+    hours: float | None,
+    episodes: int,
+    port: int,
+    overrides: list[str],
+) -> None:
+    """Carry out the recipe arpo-demo, or for `hours` everywhere, as an experiment with a live page at `port`.
+
+    Raises UsageError if both minutes and hours are given, and what `require_possible` raises.
+    """
+    if minutes is not None and hours is not None:
+        raise UsageError(
+            "--minutes is of the demo on browsers, --hours of the one on all platforms: give one of them"
+        )
+    tier = _MINUTES if hours is None else _HOURS
+    if (trained := minutes if hours is None else 60 * hours) is not None:
+        overrides = [*overrides, f"minutes={trained}"]
+    config = configuration.load(TrainConfig, recipe_path(tier.recipe), overrides)
     require_possible(config)
-    title = "Online RL of a small policy on MiniWoB++"
+    run = tier.run if run is None else run
     train = TrainHere(config, RunFolder(run))
-    Experiment(title, config, run, find_suite(_SUITE), episodes, train, port).conduct(terminal())
+    Experiment(tier.title, config, run, find_suite(_SUITE), episodes, train, port).conduct(terminal())

@@ -242,6 +242,6 @@ def _report(experiment: Experiment, measured: _Measured, totals: dict[str, Any])
     frames = frames_of([before, after])
     judged = judged_run(run, config.judge, rolled_out) if config.judge is not None else None
     updates = writer.read(run)
-    curve, more = training_curve(rolled_out), health_section(updates) + platform_section(updates)
+    curve, more = training_curve(rolled_out), health_section(updates) + platform_section(updates, rolled_out)
     write_report(run / "report.html", summary, comparison, curve, episodes, frames, judged, more)
     write_summary(run / "summary.json", summary, comparison, judged)
