@@ -83,8 +83,18 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     states: tuple[State, ...] = ()
 
 
+class Picture(msgspec.Struct, frozen=True):
+    """A picture that no device shows, such as one that belongs to an instruction."""
+
+    data: bytes
+    media_type: str
+
+
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a device shows. `frame` is empty when `unchanged` says that the caller holds it already."""
+    """What a device shows. `frame` is empty when `unchanged` says that the caller holds it already.
+
+    `given` are pictures that belong to the instruction, in order; a task adds them to its first observation.
+    """
 
     width: int
     height: int
@@ -98,6 +108,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     probes: dict[str, Any] = {}
     action_error: str | None = None  # why the last action had no effect, as one line
     output: str | None = None  # what the last shell action printed, bounded
+    given: tuple[Picture, ...] = ()
 
     @classmethod
     def of(

@@ -31,12 +31,18 @@ def messages(
     text stays, which is how UI-TARS is run (with five). None keeps them all: every prompt is then a prefix of
     the next one, and a KV cache can be kept.
 
-    `image` makes the content part of an observation's frame.
+    `image` makes the content part of an observation's frame. Pictures that belong to the instruction stand
+    between it and the first screenshot, and are never left out.
     """
     observations = [*(turn.observation for turn in history), observation]
     oldest = 0 if max_images is None else max(0, len(observations) - max_images)
     contents = [[image(shown)] if i >= oldest else [] for i, shown in enumerate(observations)]
-    contents[0].insert(0, {"type": "text", "text": dialect.prompt(instruction)})
+    first = observations[0]
+    given = [
+        image(Observation(first.width, first.height, media_type=one.media_type, frame=one.data))
+        for one in first.given
+    ]
+    contents[0][:0] = [{"type": "text", "text": dialect.prompt(instruction)}, *given]
 
     conversation: list[Message] = []
     if dialect.system:

@@ -1,15 +1,20 @@
 """WebArena's and WebArena-Verified's task files on a real browser, with a shop that stands in for a site."""
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from guiagent.actions import Open
+from guiagent.dialects import find_dialect
+from guiagent.episode import PastTurn
 from guiagent.errors import FaultError, InfrastructureError, UsageError
-from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score
+from guiagent.policies import ChatPolicy, ChatServer
+from guiagent.types import Ending, Observation, ObserveSpec, Picture, ResetSpec, Score
 from rewards.catalogue import find_taskset, training_names
 from rewards.tasksets.webarena import Evaluation, TaskFile, WebArena, WebArenaTask, named, with_words
 from rewards.tasksets.webarena import sites as places
@@ -273,6 +278,72 @@ def test_a_path_without_tasks_and_an_id_of_two_are_said(tmp_path: Path) -> None:
 def test_the_files_classes_can_be_read_by_others() -> None:
     file = TaskFile(7, "intent", "__SHOPPING__", Evaluation(["url_match"]))
     assert places.placeholders(file.start_url) == {"SHOPPING"}
+
+
+# -- pictures and videos -------------------------------------------------------------------------------------
+
+
+def colour(one: Picture) -> tuple[int, int, int]:
+    red, green, blue = Image.open(io.BytesIO(one.data)).convert("RGB").resize((1, 1)).getpixel((0, 0))
+    return round(red / 64), round(green / 64), round(blue / 64)
+
+
+def filmed(path: Path, colours: list[str]) -> None:
+    """A video of a second a colour."""
+    av = pytest.importorskip("av")
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=4)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for one in colours:
+            for _ in range(4):
+                container.mux(stream.encode(av.VideoFrame.from_image(Image.new("RGB", (64, 48), one))))
+        container.mux(stream.encode())
+
+
+@pytest.mark.browser
+async def test_pictures_and_frames_of_a_video_are_shown_with_the_first_prompt(
+    tmp_path: Path, shop: Shop
+) -> None:
+    (tmp_path / "media/coco").mkdir(parents=True)
+    Image.new("RGB", (4000, 40), "blue").save(tmp_path / "media/coco/1.png")
+    filmed(tmp_path / "media/sort_by_price.mp4", ["red", "lime"])
+    file = only("string_match") | {"image": ["coco/1.png"], "video": "sort_by_price"}
+    written(tmp_path, file | {"viewport_size": {"width": 1280}}, only("string_match") | {"task_id": 8})
+    tasks = WebArena(tmp_path, {"SHOPPING": shop.url})
+    async with running(320, 240) as device:
+        instruction, shown = await tasks.task("7", 0).setup(device, ObserveSpec(frame="png"))
+        _, plain = await tasks.task("8", 0).setup(device, BLIND)
+    assert "The last 20 pictures before the first screenshot are frames of a video" in instruction
+    assert plain.given == () and len(shown.given) == 21
+    assert Image.open(io.BytesIO(shown.given[0].data)).size == (1024, 10)
+    assert [colour(one) for one in shown.given] == [(0, 0, 4), *[(4, 0, 0)] * 10, *[(0, 4, 0)] * 10]
+    with stand_in(lambda body: "Action: finished(content='x')") as server:
+        policy = ChatPolicy(ChatServer(server.url, "m"), find_dialect("ui-tars"), max_images=1)
+        past = [PastTurn(shown, await policy.act("e", instruction, [], shown))]
+        await policy.act("e", instruction, past, Observation(320, 240, frame=shown.frame))
+        await policy.close()
+    one, two = ([part for m in body["messages"] for part in m["content"]] for body in server.bodies)
+    assert [len([part for part in body if part["type"] == "image_url"]) for body in (one, two)] == [22, 22]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"image": "1.png"}, r"missing_asset\): '1.png' is not in .*media"),
+        ({"image": "../tasks.json"}, r"missing_asset\)"),
+        ({"image": "bad.png"}, r"bad_asset\): 'bad.png' is no picture"),
+        ({"video": "nowhere"}, r"missing_asset\)"),
+        ({"video": "bad.png"}, r"bad_asset\): 'bad.png' is no video"),
+    ],
+)
+async def test_pictures_that_are_missing_or_none_are_faults(
+    tmp_path: Path, more: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "media").mkdir()
+    (tmp_path / "media/bad.png").write_text("no picture")
+    task = WebArena(written(tmp_path, task_file() | more), {"SHOPPING": "http://shop"}).task("7", 0)
+    with pytest.raises(FaultError, match=rf"task fault \({said}"):
+        await task.setup(None, BLIND)  # type: ignore[arg-type]  # no device is asked
 
 
 # -- sites ---------------------------------------------------------------------------------------------------

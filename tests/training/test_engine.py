@@ -13,7 +13,7 @@ import torch
 from guiagent.actions import ACTIONS
 from guiagent.episode import PastTurn
 from guiagent.errors import FaultError, InfrastructureError
-from guiagent.types import Observation, PolicyOutput
+from guiagent.types import Observation, Picture, PolicyOutput
 from tests.support.conversing import (
     EXACT,
     Gate,
@@ -221,6 +221,12 @@ async def test_a_garbled_frame_is_a_fault_and_costs_nobody_else_a_turn(policy):
         return_exceptions=True,
     )
     assert isinstance(bad, FaultError) and len(good) == 1
+
+
+async def test_pictures_of_an_instruction_are_a_fault_and_not_left_out(policy):
+    shown = Observation(64, 64, given=(Picture(b"", "image/png"),))
+    with pytest.raises(FaultError, match=r"policy fault \(unsupported\): a checkpoint is shown no pictures"):
+        await policy.act("e", "as in the picture", [], shown)
 
 
 async def test_cancelling_is_harmless_whether_the_turn_waits_or_runs(policy):

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 from guiagent.actions import ACTIONS
-from guiagent.errors import DialectError
+from guiagent.errors import DialectError, Fault, FaultError
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyOutput
 from training.config import HistoryConfig
@@ -37,7 +37,13 @@ class EnginePolicy:
     async def act(
         self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
     ) -> PolicyOutput:
-        """Sample the next turn. Raises what the engine's `generate` raises."""
+        """Sample the next turn.
+
+        Raises what the engine's `generate` raises, and FaultError for an instruction with pictures.
+        """
+        if observation.given:
+            message = "a checkpoint is shown no pictures of an instruction: serve it, and name the server"
+            raise FaultError(Fault("policy", "unsupported", message))
         outputs = [turn.output for turn in history]
         frames = [*(turn.observation.frame for turn in history), observation.frame]
         await asyncio.to_thread(self.encoder.picture, observation.frame)  # cached, without blocking the loop

@@ -84,13 +84,16 @@ def read(path: Path) -> Iterator[TaskFile | VerifiedFile]:
         if path.stat().st_size > _MAX_FILE:
             raise UsageError(f"{path}: a task file has at most {_MAX_FILE >> 20} MiB")
         found = msgspec.json.decode(path.read_bytes())
-        for one in found if isinstance(found, list) else [found]:
-            verified = isinstance(one, dict) and "start_urls" in one
-            yield _verified(one) if verified else msgspec.convert(one, TaskFile)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (*DECODE_ERRORS, msgspec.ValidationError) as error:
+    except DECODE_ERRORS as error:
         raise UsageError(f"{path} is no WebArena task file: {error}") from error
+    for number, one in enumerate(found if isinstance(found, list) else [found], 1):
+        verified = isinstance(one, dict) and "start_urls" in one
+        try:
+            yield _verified(one) if verified else msgspec.convert(one, TaskFile)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{path} is no WebArena task file: task {number} in it: {error}") from error
 
 
 def _verified(one: dict[str, Any]) -> VerifiedFile:

@@ -7,15 +7,17 @@ A task that requires a login uses the browser profile "webarena-SITE", in which 
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import regex
+from msgspec.structs import replace
 
 from guiagent.errors import Fault, FaultError
 from guiagent.protocols import Device
 from guiagent.types import Ending, Observation, ObserveSpec, Score
 from rewards.checks import web
-from rewards.tasksets.webarena import sites, start
+from rewards.tasksets.webarena import media, sites, start
 from rewards.tasksets.webarena.files import Target, TaskFile
 
 MAX_STEPS = 30  # as the benchmark allows
@@ -28,6 +30,7 @@ _FULL_PAGE = "document.documentElement.outerHTML"
 _EVALUATORS = {"string_match", "url_match", "program_html"}
 _ANSWERS = {"exact_match", "must_include", "must_exclude", "one_of", "fuzzy_match"}
 _CONTENTS = {"exact_match", "must_include", "must_exclude"}
+_VIEWPORT = {"width": 1280}  # what browsers of the suite have
 _URL_RULES = {"EXACT", "GOLD in PRED"}
 _CALL = regex.compile(r"func:(\w+)\((.*)\)", regex.DOTALL)
 _ARGUMENT = regex.compile(r"'([^']*)'|\"([^\"]*)\"|(__\w+__)")
@@ -43,6 +46,7 @@ class WebArenaTask:
     max_steps: int = MAX_STEPS
     probes: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = Path()  # of the task files, with pictures and videos in media/
 
     @property
     def id(self) -> str:
@@ -69,18 +73,22 @@ class WebArenaTask:
         wanted = {name for target in targets for name in target.required_contents}
         missing += [f"required_contents {name}" for name in sorted(wanted - _CONTENTS)]
         missing += [f"url_note {asked.url_note}"] if asked.url_note not in _URL_RULES else []
-        missing += [name for name in ("image", "video") if getattr(self.file, name)]
-        missing += ["viewport_size"] if self.file.viewport_size else []
+        missing += ["viewport_size"] if self.file.viewport_size not in (None, _VIEWPORT) else []
         if self.same_meaning is None and references.get("fuzzy_match", NOT_ACHIEVABLE) != NOT_ACHIEVABLE:
             missing.append("fuzzy_match (needs a model server: --judge)")
         return list(dict.fromkeys(missing))
 
     async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
-        """Open the task's pages. Raises FaultError if it is unsupported, or a site does not answer."""
+        """Open the task's pages; its pictures and frames of its video are given with the first observation.
+
+        Raises FaultError if it is unsupported, a site does not answer, or a picture or video is missing.
+        """
         require_supported(self.id, self.unsupported)
         profile = start.profile_of(self.file.sites) if self.file.require_login else None
+        told, given = await media.pictures(self.file, self.folder)
         urls = self.file.start_url.split(" |AND| ")
-        return self.file.intent, await start.open_pages(device, self.seed, urls, profile, spec)
+        shown = await start.open_pages(device, self.seed, urls, profile, spec)
+        return self.file.intent + told, replace(shown, given=tuple(given))
 
     def ended(self, observation: Observation) -> bool:
         """Never: only the agent ends these. Raises FaultError if the last action met a site that is gone."""

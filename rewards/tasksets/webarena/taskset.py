@@ -78,7 +78,9 @@ class WebArena:
         here = {name: url for name, url in self.addresses.items() if name in _named(file)}
         if isinstance(file, VerifiedFile):
             return VerifiedTask(file, seed, here)
-        return WebArenaTask(sites.filled(file, here), seed, self.same_meaning, addresses=here)
+        folder = self.path if self.path.is_dir() else self.path.parent
+        filled = sites.filled(file, here)
+        return WebArenaTask(filled, seed, self.same_meaning, addresses=here, folder=folder)
 
     @cached_property
     def _named(self) -> set[str]:
