@@ -21,7 +21,7 @@ _STORE = "trajectories"
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a run, an evaluation or a trajectory store.")],
     form: Annotated[
-        Literal["sft", "parquet", "osworld", "atif", "androidcontrol", "video"],
+        Literal["sft", "parquet", "osworld", "atif", "androidcontrol", "lerobot", "video"],
         typer.Option("--as", help="Format of the files."),
     ],
     to: Annotated[Path, typer.Option(help="New folder of the files; it appears when all of them are there.")],
@@ -37,7 +37,7 @@ def export(
         bool, typer.Option("--faulted", help="Also episodes with a fault, or without a verdict.")
     ] = False,
 ) -> None:
-    """Write stored episodes in a format of others: chat messages, Parquet, OSWorld, ATIF, videos."""
+    """Write stored episodes in a format of others: chat messages, Parquet, OSWorld, ATIF, LeRobot, videos."""
     from eval.replay.stores import stores_of
     from guiagent.dialects import find_dialect
     from guiagent.formats import EXPORTS
@@ -51,7 +51,8 @@ def export(
     if embed and form != "sft":
         raise UsageError(f"--embed is for sft: {form} has one way to keep its pictures")
     words = find_dialect(dialect or chosen.dialect) if chosen.dialect else None
-    wish, counts = Wish(words, faulted, successes, embed), Counts()
+    wish = Wish(words, faulted, successes, embed, chosen.steady)
+    counts = Counts()
     with ExitStack() as held:
         stores = {
             _named(folder, run): held.enter_context(TrajectoryStore(folder, readonly=True))
@@ -69,14 +70,15 @@ def export(
 def import_(
     path: Annotated[Path, typer.Argument(help="The file, or the folder that has it.")],
     form: Annotated[
-        Literal["sft", "osworld", "atif", "androidcontrol"], typer.Option("--as", help="Their format.")
+        Literal["sft", "osworld", "atif", "androidcontrol", "lerobot"],
+        typer.Option("--as", help="Their format."),
     ],
     run: Annotated[Path, typer.Option(help="Folder that gets them, as a store of trajectories.")],
     dialect: Annotated[
         str | None,
         typer.Option(
-            help="Action language of the files: ui-tars (sft), pyautogui (osworld), json (atif) or "
-            "androidworld (androidcontrol) by default."
+            help="Action language of the files: ui-tars (sft), pyautogui (osworld), json (atif, lerobot) "
+            "or androidworld (androidcontrol) by default."
         ),
     ] = None,
     into: Annotated[
@@ -139,6 +141,7 @@ def _left_out(counts: "Counts") -> str:
         "with a fault or without a verdict (--faulted keeps them)": counts.faulted,
         "not successful": counts.failed,
         "without pictures": counts.blind,
+        "whose screen changes its size": counts.resized,
         "with an action that the language has no words for": counts.inexpressible,
     }
     return ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)

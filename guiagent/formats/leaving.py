@@ -26,12 +26,14 @@ class Leaving(NamedTuple):
 
 class Wish(NamedTuple):
     """What is wanted: replies in a dialect (as they were sampled if None), also episodes without a verdict,
-    successes alone, pictures in the file itself instead of beside it."""
+    successes alone, pictures in the file itself instead of beside it, no episodes whose screen changes its
+    size."""
 
     dialect: Dialect | None = None
     faulted: bool = False
     successes: bool = False
     embed: bool = False
+    steady: bool = False
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Counts:
     faulted: int = 0  # a fault, or an unknown score
     failed: int = 0  # of those with a verdict, where successes alone are wanted
     blind: int = 0  # a turn has no picture
+    resized: int = 0  # the screen changes its size, where a format has one
     inexpressible: int = 0  # the dialect has no words for an action
     evaluation: int = 0  # of `episodes`, those on seeds that nothing may be trained on
     unreadable: int = 0  # of `turns`, replies without a valid action
@@ -61,6 +64,8 @@ def leaving(stores: Mapping[str, TrajectoryStore], wish: Wish, counts: Counts) -
                 counts.failed += 1
             elif not one.steps or not all(step.frame for step in one.steps):
                 counts.blind += 1
+            elif wish.steady and len({(step.width, step.height) for step in one.steps}) > 1:
+                counts.resized += 1
             elif (words := _words(one, wish.dialect)) is None:
                 counts.inexpressible += 1
             else:

@@ -25,15 +25,22 @@ _LISTS = ("texts", "actions", "errors")
 
 def write(episodes: Iterable[Leaving], folder: Path, wish: Wish) -> None:
     """Write `train-00000.parquet` and so on. Raises MissingProgram without the package pyarrow."""
+    pyarrow, parquet = arrow()
+    schema = _schema(pyarrow)
+    for number, rows in enumerate(_batches(map(_row, episodes))):
+        table = pyarrow.Table.from_pylist(rows, schema)
+        parquet.write_table(table, folder / f"train-{number:05}.parquet")
+
+
+def arrow() -> tuple[Any, Any]:
+    """Return the modules pyarrow and pyarrow.parquet, which are imported late: they take a while, and are an
+    extra. Raises MissingProgram without them."""
     try:
         import pyarrow  # type: ignore[import-untyped]
         import pyarrow.parquet  # type: ignore[import-untyped]
     except ModuleNotFoundError:
         raise MissingProgram("the package pyarrow is missing: pip install 'guiagent[parquet]'") from None
-    schema = _schema(pyarrow)
-    for number, rows in enumerate(_batches(map(_row, episodes))):
-        table = pyarrow.Table.from_pylist(rows, schema)
-        pyarrow.parquet.write_table(table, folder / f"train-{number:05}.parquet")
+    return pyarrow, pyarrow.parquet
 
 
 def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -65,9 +65,12 @@ class Album:
             UsageError: there is no such picture, or it is damaged, or it or all of them are too large.
         """
         if reference.startswith("data:"):
-            found = checked(_decoded(reference), "a picture in the file")
-        else:
-            found = checked(self._read(reference), f"the picture {reference[:80]!r}")
+            return self.taken(_decoded(reference), "a picture in the file")
+        return self.taken(self._read(reference), f"the picture {reference[:80]!r}")
+
+    def taken(self, data: bytes, what: str) -> Picture:
+        """Return the picture of bytes that are in the file. Raises UsageError as `picture` does."""
+        found = checked(data, what)
         self._bytes += len(found.data)
         if self._bytes > MOST_OF_AN_EPISODE:
             raise UsageError(f"an episode has pictures of more than {MOST_OF_AN_EPISODE // 2**20} MiB")

@@ -95,7 +95,7 @@ def told(one: Trajectory) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("form", ["sft", "sft --embed", "osworld", "atif"])
+@pytest.mark.parametrize("form", ["sft", "sft --embed", "osworld", "atif", "lerobot"])
 def test_out_and_in_again_nothing_has_changed(run: Path, tmp_path: Path, form: str) -> None:
     name, *options = form.split()
     out = invoke("export", run, "--as", name, "--to", tmp_path / "out", *options)
@@ -116,7 +116,7 @@ def test_out_and_in_again_nothing_has_changed(run: Path, tmp_path: Path, form: s
     assert outside == []
 
 
-@pytest.mark.parametrize("form", ["sft --dialect json", "osworld", "atif"])
+@pytest.mark.parametrize("form", ["sft --dialect json", "osworld", "atif", "lerobot"])
 def test_several_actions_in_a_reply_jpeg_frames_and_no_last_screen(tmp_path: Path, form: str) -> None:
     name, *options = form.split()
     jpeg = io.BytesIO()
@@ -139,7 +139,7 @@ def test_several_actions_in_a_reply_jpeg_frames_and_no_last_screen(tmp_path: Pat
     assert after == before
 
 
-@pytest.mark.parametrize("form", ["sft", "osworld", "atif"])
+@pytest.mark.parametrize("form", ["sft", "osworld", "atif", "lerobot"])
 def test_faulted_episodes_are_kept_on_request_and_come_back_masked(
     run: Path, tmp_path: Path, form: str
 ) -> None:
@@ -210,7 +210,7 @@ def test_a_reply_without_an_action_is_shown_and_not_learned(tmp_path: Path) -> N
         one = played(store, "a", stop="parse_error", ending=Ending())
         one.steps[-1].policy = PolicyOutput("I give up", error="no action")
         store.commit([one])
-    for form in ("sft", "osworld", "atif"):
+    for form in ("sft", "osworld", "atif", "lerobot"):
         out = invoke("export", tmp_path / "run", "--as", form, "--to", tmp_path / form)
         assert "turns     1 without a valid action" in out.output
         invoke("import", tmp_path / form, "--as", form, "--run", tmp_path / f"{form}-back")
