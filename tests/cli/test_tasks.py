@@ -11,6 +11,7 @@ from eval.suites import find_suite
 from guiagent.cli import app
 from guiagent.cli.evaluate.audit import audit_suite
 from guiagent.errors import UsageError
+from tests.support.shop import running_shop
 
 OSWORLD, HARBOR = Path("tests/support/osworld_tasks"), Path("tests/support/harbor_tasks")
 
@@ -92,6 +93,23 @@ def test_an_audit_says_how_many_exploits_were_played(capsys: pytest.CaptureFixtu
     assert last.startswith("1 proofs, 1 sound, in ")
     assert audit_suite("miniwob-demo", ["click-test-2"], 1, 1, exploits=False)
     assert "exploits" not in capsys.readouterr().out
+
+
+@pytest.mark.browser
+def test_webarenas_tasks_are_audited_on_a_site_that_stands_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    buy, *_ = json.loads(Path("tests/support/webarena_tasks/tasks.json").read_text())
+    ask = buy | {"task_id": 5, "intent": "How many lamps are there?"}
+    ask["eval"] = {"eval_types": ["string_match"], "reference_answers": {"must_include": ["42"]}}
+    (tmp_path / "tasks.json").write_text(json.dumps([buy, ask]))
+    with running_shop() as shop:
+        assert not audit_suite(f"webarena:{tmp_path},SHOPPING={shop.url}", [], 1, 1)
+    bought, asked, last = capsys.readouterr().out.splitlines()
+    assert bought.endswith("no oracle, and nothing paid, 7 null agents 0, 10 exploits 0")
+    assert "the exploit 'answers with everything' scored 1.0" in asked
+    assert asked.endswith("; flaws of its file: listing-pays, short-needle")
+    assert last.startswith("2 proofs, 1 sound, 2 of them without an oracle, in ")
 
 
 def test_tasks_without_an_oracle_are_audited_but_not_by_their_oracle_alone() -> None:

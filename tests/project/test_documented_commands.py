@@ -76,7 +76,7 @@ SHORTER = [
     (r"^(guiagent tasks audit safety)\b.*", r"\1 --task archive-pay-image --devices 1 --seeds 1"),
     (r"^(guiagent tasks audit phone)\b.*", r"\1 --task settings-switch --devices 1"),
     (r"^(guiagent tasks audit web)\b.*", r"\1 --task tracker-resolve --devices 1 --seeds 1"),
-    (r"^(guiagent tasks audit harbor:\S+).*", r"\1 --task write-a-file --devices 1 --seeds 1"),
+    (r"^(guiagent tasks audit harbor:\S+ --no-exploits).*", r"\1 --task write-a-file --devices 1 --seeds 1"),
     (r"^(guiagent (?:propose|synthesize) .*)--n \d+", r"\1--n 1"),
     (r"\bbrowser=4\b", "browser=3"),
     (r"\bbrowser=8\b", "browser=1"),

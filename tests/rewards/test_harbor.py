@@ -259,7 +259,8 @@ async def test_the_solution_proves_the_test_and_an_agent_is_scored(device: deskt
     task = tasks.task("write-a-file", 0)
     assert isinstance(task, Provable) and isinstance(task, HarborTask)
     proof = await audit(lambda: task, device)
-    assert not proof.failures and proof.oracle == 1, proof
+    paid = "the exploit 'leaves a program that writes the reward' scored 1.0"  # as in Harbor's shared mode
+    assert proof.failures == [paid] and proof.oracle == 1, proof
     for line, value in (("echo 7 > /app/sum.txt", 1.0), ("echo 8 > /app/sum.txt", 0.0)):
         assert await played(device, task, Shell(command=line)) == value
     builds = tasks.task("needs-a-build", 0)
