@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from guiagent.actions import ACTIONS, Action, Answer, Done, is_terminal
+from guiagent.actions import ACTION, ACTIONS, Action, Answer, Done, is_terminal
 from guiagent.errors import Fault, FaultError, GuiAgentError, first_error
-from guiagent.protocols import Device, Policy, Task
+from guiagent.protocols import Demonstrable, Device, Policy, Task
 from guiagent.types import Ending, Observation, ObserveSpec, PolicyOutput, Score, Step, Trajectory
 
 _log = logging.getLogger(__name__)
@@ -65,9 +65,12 @@ async def run_episode(
         started=time.time(),
     )
     history: list[PastTurn] = []
-    asked = replace(spec, probes={**spec.probes, **task.probes})
+    asked = replace(
+        spec, probes={**spec.probes, **task.probes}, tree=spec.tree or isinstance(task, Demonstrable)
+    )
     try:
         trajectory.instruction, shown = await task.setup(device, asked)
+        shown = await told(task, device, shown)
         trajectory.final_frame = _keep(shown, keep_frame)
         for index in range(task.max_steps if max_steps is None else max_steps):
             thinking = time.perf_counter()
@@ -87,6 +90,7 @@ async def run_episode(
             if actions:
                 acting = time.perf_counter()
                 shown = _filled(await device.act(actions, replace(asked, have=shown.hash or None)), shown)
+                shown = await told(task, device, shown)
                 step.device_ms = (time.perf_counter() - acting) * 1000
                 step.action_error = shown.action_error
                 trajectory.final_frame = _keep(shown, keep_frame)
@@ -105,6 +109,14 @@ async def run_episode(
         policy.forget(trajectory.id)
     trajectory.seconds = time.perf_counter() - begun
     return trajectory
+
+
+async def told(task: Task, device: Device, shown: Observation) -> Observation:
+    """The observation with what a `Demonstrable` task says of it, as its probe "oracle"; else as it is."""
+    if not isinstance(task, Demonstrable):
+        return shown
+    todo = [ACTION.dump_python(one, mode="json") for one in await task.next_actions(device, shown)]
+    return replace(shown, probes={**shown.probes, "oracle": todo})
 
 
 async def scored(task: Task, device: Device, shown: Observation, ending: Ending) -> Score:

@@ -171,6 +171,19 @@ class Provable(Task, Protocol):
     async def mutate(self, mutant: str, device: Device) -> Ending: ...
 
 
+@runtime_checkable
+class Demonstrable(Task, Protocol):
+    """A task that shows how it is done, where no page can be asked by a probe: an oracle beside the device.
+
+    `run_episode` puts what it says into every observation as the probe "oracle", which `OraclePolicy` and
+    demonstrations read. It may know what no agent knows, but acts only on what the screen shows.
+    """
+
+    async def next_actions(self, device: Device, observation: Observation) -> Sequence["Action"]:
+        """The next actions from where the device is; none if all is done. The observation has a tree."""
+        ...
+
+
 class Taskset(Protocol):
     """A named, lazily made collection of tasks; `task(name, seed)` is deterministic, its `id` the name."""
 

@@ -16,14 +16,15 @@ from pathlib import Path
 from devices.phone.phone import Phone
 from guiagent.errors import FaultError, GuiAgentError, UsageError
 
-_DENSITY = 320
+_DENSITY = 320  # dpi, of a screen as wide as 320 dp or wider
+_LEAST_DP = 320  # across: what Android's own layouts ask of the smallest phone
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m devices.phone", description=__doc__)
     parser.add_argument("--width", type=int, default=720)
     parser.add_argument("--height", type=int, default=1280)
-    parser.add_argument("--density", type=int, default=_DENSITY, help="dpi (%(default)s)")
+    parser.add_argument("--density", type=int, help=f"dpi ({_DENSITY}; less where {_LEAST_DP} dp are wider)")
     parser.add_argument("--adb-port", type=int, default=0, help="on 127.0.0.1; 0 picks a free one")
     parser.add_argument(
         "--keys", type=Path, required=True, help="public keys that may drive it, as adbkey.pub"
@@ -45,7 +46,7 @@ async def _serve(given: argparse.Namespace, folder: Path) -> None:
     phone = await Phone.start(
         given.width,
         given.height,
-        given.density,
+        given.density or min(_DENSITY, given.width * 160 // _LEAST_DP),
         folder,
         given.seed,
         allow_unisolated=given.allow_unisolated,

@@ -17,7 +17,6 @@ PHONE = Suite(
     device="phone",
     screen=_SCREEN,
     grants=_GRANTS,
-    oracle=False,
     groups=_APPS,
 )
 PHONE_UNSEEN_APPS = Suite(
@@ -29,6 +28,5 @@ PHONE_UNSEEN_APPS = Suite(
     device="phone",
     screen=_SCREEN,
     grants=_GRANTS,
-    oracle=False,
     groups=_APPS,
 )

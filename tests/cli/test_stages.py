@@ -48,7 +48,7 @@ def test_a_recipe_that_contradicts_itself_is_refused(override: str, told: str) -
 @pytest.mark.parametrize(
     ("override", "told"),
     [
-        ("demonstrations.taskset=phone", "has no oracle to demonstrate it: leave it out"),
+        ("demonstrations.taskset=web", "has no oracle to demonstrate it: leave it out"),
         ('evaluation.tasks=["reach-3"]', "suite lab has no task 'reach-3'"),
         ("evaluation.suite=phone", "needs devices of the kind phone, and the recipe has lab"),
         ("single.update.algorithm=none", "none"),
@@ -57,7 +57,11 @@ def test_a_recipe_that_contradicts_itself_is_refused(override: str, told: str) -
 def test_what_cannot_be_carried_out_is_known_before_a_device_starts(
     tmp_path: Path, override: str, told: str
 ) -> None:
-    words = ['demonstrations.tasks=["*"]', 'evaluation.tasks=["*"]'] if "=phone" in override else []
+    words = (
+        ['demonstrations.tasks=["*"]', 'evaluation.tasks=["*"]']
+        if "=phone" in override or "=web" in override
+        else []
+    )
     with pytest.raises(UsageError, match=told):
         stages.train_in_stages(config(*words, override), tmp_path / "run", Console())
     assert not (tmp_path / "run").exists()

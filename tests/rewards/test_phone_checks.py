@@ -190,7 +190,7 @@ async def test_what_a_phone_refuses_is_a_fault_and_no_score() -> None:
 @pytest.mark.parametrize("document", [b"{", b'{"a": "\xff"}', b'{"a": ' + b"[" * 100_000])
 async def test_a_document_that_is_no_json_is_a_device_fault(document: bytes) -> None:
     with pytest.raises(FaultError, match="the phone's document") as failed:
-        await task_module._document(Scripted(files={task_module._DOCUMENT: document}))  # type: ignore[arg-type]
+        await task_module.document_of(Scripted(files={task_module._DOCUMENT: document}))  # type: ignore[arg-type]
     assert (failed.value.fault.origin, failed.value.fault.code) == ("device", "protocol")
 
 
@@ -485,11 +485,9 @@ def test_several_tasks_ask_and_some_cannot_be_done_and_each_of_those_has_a_twin_
         assert not scenarios[twin].infeasible
 
 
-def test_unknown_tasks_and_an_oracle_on_the_screen_are_usage_errors() -> None:
+def test_unknown_tasks_are_usage_errors() -> None:
     with pytest.raises(UsageError, match="no phone task 'x'; known: settings-switch, "):
         PhoneTasks().task("x", 0)
-    with pytest.raises(UsageError, match="no oracle that acts on the screen"):
-        PhoneTasks(oracle=True)
 
 
 def test_the_suites_report_instances_templates_and_apps_apart() -> None:

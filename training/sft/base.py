@@ -64,8 +64,10 @@ def fit(
         said = {
             text for one in store for text in (one.instruction, *(step.policy.text for step in one.steps))
         }
-    said |= {_asked(name) for screen in load(folder / SCREENS) for name in _pointable(screen)}
-    tokenizer = model.make_tokenizer(sorted(said))
+    screens = load(folder / SCREENS)
+    said |= {_asked(name) for screen in screens for name in _pointable(screen)}
+    sides = {side for screen in screens for side in (screen.width, screen.height)}
+    tokenizer = model.make_tokenizer(sorted(said), largest=model.largest_number(sides))
     torch.manual_seed(config.seed)
     with tempfile.TemporaryDirectory() as untrained:
         start = Path(untrained)

@@ -12,12 +12,13 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from guiagent.actions import ACTION, ACTIONS, Action, Answer, Click, Done
+from guiagent.actions import ACTION, ACTIONS, Action, Answer, Click, Done, LongPress, is_terminal
 from guiagent.client import FarmClient
 from guiagent.dialects import Dialect
-from guiagent.episode import run_episode
+from guiagent.episode import run_episode, told
 from guiagent.errors import DialectError, Fault, FaultError, UsageError
-from guiagent.protocols import Device, Task, Taskset, Turn
+from guiagent.policies.controls import control_centres
+from guiagent.protocols import Demonstrable, Device, Task, Taskset, Turn
 from guiagent.seeds import DEMONSTRATIONS
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Ending, Observation, ObserveSpec, PolicyOutput, Score, Trajectory
@@ -58,7 +59,7 @@ async def demonstrate(
         task = taskset.task(name, seed)
         along = rng.randint(0, task.max_steps // 2 - 1) if rng.random() < shown.midway else 0
         taps = rng.randint(1, _MOST_TAPS) if rng.random() < shown.astray else 0
-        jobs.append(Job(id, name, partial(play, id, Begun(task, along, taps))))
+        jobs.append(Job(id, name, partial(play, id, begun(task, along, taps))))
     await collecting.collect(
         farm, store, jobs, config.devices, on_commit, lease=Lease(kind.kind, kind.grants)
     )
@@ -70,16 +71,21 @@ def demonstrable(config: DemonstrationsConfig) -> tuple[Taskset, Sequence[str]]:
     try:
         taskset = find_taskset(config.taskset, oracle=True)
         names = training_names(taskset, config.tasks)
-        without = [name for name in names if "oracle" not in taskset.task(name, DEMONSTRATIONS.start).probes]
+        without = [name for name in names if not _shown(taskset.task(name, DEMONSTRATIONS.start))]
     except UsageError:
         training_names(find_taskset(config.taskset), config.tasks)  # says it if a name is wrong
         without = [*config.tasks]
     if without:
         raise UsageError(
             f"the task {without[0]!r} of {config.taskset} has no oracle to demonstrate it: leave it out, "
-            "take tasks of lab or miniwob, or learn from a policy's successes by the recipe sft-successes"
+            "take tasks of lab, miniwob or phone, or learn from a policy's successes by the recipe "
+            "sft-successes"
         )
     return taskset, names
+
+
+def _shown(task: Task) -> bool:
+    return "oracle" in task.probes or isinstance(task, Demonstrable)
 
 
 class OracleDemonstrator:
@@ -119,8 +125,8 @@ def written(todo: Sequence[Action], size: tuple[int, int]) -> list[Action]:
             return [Done()]
         case [Answer()]:
             return [*todo, Done()]
-        case [Click(x=x, y=y) as click]:
-            return [click.model_copy(update={"x": _cell(x, size[0]), "y": _cell(y, size[1])})]
+        case [(Click(x=x, y=y) | LongPress(x=x, y=y)) as touch]:
+            return [touch.model_copy(update={"x": _cell(x, size[0]), "y": _cell(y, size[1])})]
     return [*todo]
 
 
@@ -160,12 +166,14 @@ class Begun:
         instruction, shown = await self.task.setup(device, spec)
         rng = random.Random(f"astray/{self.seed}")
         for _ in range(self.along):
+            shown = await told(self.task, device, shown)
             todo = ACTIONS.validate_python(shown.probes.get("oracle", []))[:1]
-            if not todo or isinstance(todo[0], Answer):
+            if not todo or is_terminal(todo[0]):
                 break
             shown = await device.act(todo, spec)
         for _ in range(self.taps):
             candidates = ACTIONS.validate_python(shown.probes.get("candidates", []))
+            candidates = candidates or [Click(x=x, y=y) for x, y in control_centres(shown)]
             if candidates:
                 shown = await device.act([rng.choice(candidates)], spec)
         return instruction, shown
@@ -178,3 +186,16 @@ class Begun:
 
     async def teardown(self, device: Device) -> None:
         await self.task.teardown(device)
+
+
+class BegunByHand(Begun):
+    """One that is `Demonstrable`."""
+
+    async def next_actions(self, device: Device, observation: Observation) -> Sequence[Action]:
+        assert isinstance(self.task, Demonstrable)
+        return await self.task.next_actions(device, observation)
+
+
+def begun(task: Task, along: int, taps: int) -> Begun:
+    """Begin a task elsewhere; it is `Demonstrable` if the task is."""
+    return (BegunByHand if isinstance(task, Demonstrable) else Begun)(task, along, taps)

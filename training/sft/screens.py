@@ -14,7 +14,7 @@ from guiagent.protocols import Device, Task
 from guiagent.seeds import DEMONSTRATIONS
 from guiagent.storage.atomic import write_file
 from guiagent.types import FrameFormat, Node, ObserveSpec
-from training.sft.demonstrations import Begun, demonstrable
+from training.sft.demonstrations import begun, demonstrable
 from training.stages import StagesConfig
 
 _MOST_TAPS = 5  # before a screen is looked at, so that not all of them are where tasks begin
@@ -47,7 +47,7 @@ async def look(
         on_screen(len(found))
 
     tasks = [
-        Begun(taskset.task(rng.choice(names), rng.choice(DEMONSTRATIONS)), 0, rng.randint(0, _MOST_TAPS))
+        begun(taskset.task(rng.choice(names), rng.choice(DEMONSTRATIONS)), 0, rng.randint(0, _MOST_TAPS))
         for _ in range(count)
     ]
     leases = [

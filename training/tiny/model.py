@@ -1,8 +1,9 @@
 """The small policy's architecture, tokenizer and processor: an ordinary Qwen3-VL checkpoint, only small.
 
 Its vocabulary is made for its tasks. Whole pieces of the dialect are single tokens (the prompt's constant
-preamble, the words of an action before its point, every number up to 223), instructions are byte-level BPE
-learned from the tasks' own words, and bytes are the fall-back, so that any text can be encoded.
+preamble, the words of an action before its point, every number up to the largest coordinate), instructions
+are byte-level BPE learned from the tasks' own words, and bytes are the fall-back, so that any text can be
+encoded.
 """
 
 import math
@@ -28,7 +29,7 @@ from guiagent.dialects.ui_tars import UiTars
 PATCH, MERGE = 16, 2
 FACTOR = PATCH * MERGE  # the side of one visual token, in pixels
 HIDDEN, LAYERS, VISION_HIDDEN = 128, 4, 96
-_LARGEST_NUMBER = 223
+_LARGEST_NUMBER = 223  # of the shipped policy, whose pages are 160 x 224 as it sees them
 
 
 class Vision(NamedTuple):
@@ -60,8 +61,18 @@ _CHAT_TEMPLATE = (
 )
 
 
-def make_tokenizer(instructions: Iterable[str], vocabulary: int = 768) -> PreTrainedTokenizerFast:
-    """Byte-level BPE over `instructions` plus the dialect's pieces; `vocabulary` counts the BPE part."""
+def largest_number(sides: Iterable[int]) -> int:
+    """The largest coordinate on screens with sides of these lengths, in pixels as the model sees them."""
+    return max(-(-side // FACTOR) for side in sides) * FACTOR - 1
+
+
+def make_tokenizer(
+    instructions: Iterable[str], vocabulary: int = 768, largest: int = _LARGEST_NUMBER
+) -> PreTrainedTokenizerFast:
+    """Byte-level BPE over `instructions` plus the dialect's pieces; `vocabulary` counts the BPE part.
+
+    Every number up to `largest` is one token.
+    """
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -73,7 +84,7 @@ def make_tokenizer(instructions: Iterable[str], vocabulary: int = 768) -> PreTra
     )
     bpe.train_from_iterator(instructions, trainer)
     pieces = ["user\n", "assistant\n", UiTars.preamble, "Action: click(start_box='(", ")')"]
-    pieces += [str(number) for number in range(_LARGEST_NUMBER + 1)]
+    pieces += [str(number) for number in range(largest + 1)]
     bpe.add_tokens([AddedToken(piece, normalized=False) for piece in pieces])
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,

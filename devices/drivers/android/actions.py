@@ -55,7 +55,8 @@ _KEYS = {
     **dict(zip(",.-=[]\\;'/@+", _SIGNS.split(), strict=True)),
 }
 _MODIFIERS = frozenset(("Alt", "Control", "Meta", "Shift"))
-_SCROLL_MS = 300
+SCROLL_MS = 300
+SLOW_SCROLL_MS = 3000  # on the virtual phone, where it costs no time: the list stops where the finger does
 _SCROLL_SHARE = 0.7  # of the screen, the longest one finger goes
 _MAX_SWIPES = 20
 _TEXT_PIECE = 512
@@ -81,7 +82,9 @@ _PACKAGES = {
 }
 
 
-def commands(action: Action, width: int, height: int, *, unicode: bool) -> list[Command]:
+def commands(
+    action: Action, width: int, height: int, *, unicode: bool, scroll_ms: int = SCROLL_MS
+) -> list[Command]:
     """The shell commands of one action, in order. `unicode`: `input text` types any character here.
 
     Raises UnsupportedAction.
@@ -96,7 +99,7 @@ def commands(action: Action, width: int, height: int, *, unicode: bool) -> list[
         case Drag(path=((x1, y1), (x2, y2)), button="left"):
             return [_input("draganddrop", x1, y1, x2, y2, 500)]
         case Scroll():
-            return _scroll(action, width, height)
+            return _scroll(action, width, height, scroll_ms)
         case Type():
             return _type(action, unicode=unicode)
         case KeyChord():
@@ -193,7 +196,7 @@ def _chord(keys: tuple[str, ...]) -> Command:
     return _input("keycombination", *(f"KEYCODE_{name}" for name in names))
 
 
-def _scroll(action: Scroll, width: int, height: int) -> list[Command]:
+def _scroll(action: Scroll, width: int, height: int, ms: int) -> list[Command]:
     """Swipes for a scroll, in the opposite direction to a wheel; a long distance takes several."""
     longest_x, longest_y = int(width * _SCROLL_SHARE), int(height * _SCROLL_SHARE)
     count = max(-(-abs(action.dx) // longest_x), -(-abs(action.dy) // longest_y))
@@ -204,7 +207,7 @@ def _scroll(action: Scroll, width: int, height: int) -> list[Command]:
     dy = max(-longest_y, min(longest_y, round(action.dy / count)))
     x1, x2 = _around(action.x, dx, width)
     y1, y2 = _around(action.y, dy, height)
-    return [_input("swipe", x1, y1, x2, y2, _SCROLL_MS)] * count
+    return [_input("swipe", x1, y1, x2, y2, ms)] * count
 
 
 def _around(middle: int, way: int, size: int) -> tuple[int, int]:

@@ -272,7 +272,9 @@ class AndroidDevice:
                 rest = action.model_copy(update={"text": ""})
                 around = actions.commands(rest, self._screen.width, self._screen.height, unicode=True)
                 return [*around[: len(around) - action.submit], typed, *around[len(around) - action.submit :]]
-        return actions.commands(action, self._screen.width, self._screen.height, unicode=self._virtual)
+        ms = actions.SLOW_SCROLL_MS if self._virtual else actions.SCROLL_MS
+        size = (self._screen.width, self._screen.height)
+        return actions.commands(action, *size, unicode=self._virtual, scroll_ms=ms)
 
     async def _opening(self, target: str) -> Command:
         if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", target):

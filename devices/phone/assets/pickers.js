@@ -15,7 +15,7 @@ const pickDate = ms => {
 };
 
 // Minutes since midnight, or undefined. Hours are typed as the clock is set: 1 to 12 with AM and PM, or 0 to 23.
-const pickTime = minutes => {
+const pickTime = (minutes, title = 'Enter time') => {
   const hour = Math.floor(minutes / 60);
   const state = {
     hour: String(hour24() ? hour : hour % 12 || 12), minute: String(minutes % 60).padStart(2, '0'), late: hour >= 12,
@@ -44,7 +44,7 @@ const pickTime = minutes => {
   halves.append(half('AM', false), half('PM', true));
   const minute = number('minute', 'Minute', () => closeOverlayWith(typed()));
   const body = h('div.clockface', {}, number('hour', 'Hour', () => { minute.focus(); minute.select(); }), ':', minute, !hour24() && halves);
-  return dialog({title: 'Enter time', body, id: 'timePicker', buttons: [
+  return dialog({title, body, id: 'timePicker', buttons: [
     {text: 'Cancel', id: 'button2'}, {text: 'OK', id: 'button1', value: typed},
   ]});
 };

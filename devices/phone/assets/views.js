@@ -39,7 +39,9 @@
     add('checkable', ['switch', 'checkbox', 'radio'].includes(role));
     add('checked', element.getAttribute('aria-checked') === 'true');
     add('disabled', element.getAttribute('aria-disabled') === 'true' || element.disabled);
-    add('selected', element.getAttribute('aria-selected') === 'true');
+    const whole = field && element === document.activeElement && element.value !== ''
+      && element.selectionStart === 0 && element.selectionEnd === element.value.length;
+    add('selected', element.getAttribute('aria-selected') === 'true' || whole);
     add('password', element.type === 'password');
     return flags;
   };

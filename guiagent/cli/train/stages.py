@@ -207,12 +207,13 @@ async def _train(stage: TrainConfig, folder: Path, name: str, console: Console, 
 def _measured(
     config: StagesConfig, suite: Suite, run: Path, name: str, reached: Reached, console: Console, at: str
 ) -> SuiteResult:
-    """Measure a policy as `multi` samples it; what was measured before is not again."""
+    """Measure a policy as `multi` samples it, on the recipe's own screens; what was measured is not again."""
     settings = PolicySettings.of_training(config.reinforcement("multi", config.policy))
     out = run / "eval" / (f"{name}-{reached.step}" if reached.step else name)
 
     async def measure() -> SuiteResult:
-        async with own_farm(config.devices, *suite.screen, kind=suite.device) as farm:
+        size = (config.device.width, config.device.height)
+        async with own_farm(config.devices, *size, kind=suite.device) as farm:
             evaluator = Evaluator(suite, farm.client, config.devices, settings)
             with StageLine(console, at, "measure") as line:
                 return await evaluator.measure(reached.policy, name, out, config.evaluation.episodes, line)

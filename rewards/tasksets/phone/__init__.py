@@ -21,6 +21,7 @@ from rewards.tasksets.phone import (
     shopping,
     to_do,
 )
+from rewards.tasksets.phone.hands import PhoneTaskByHand
 from rewards.tasksets.phone.task import PhoneTask
 from rewards.tasksets.phone.template import Template
 
@@ -64,13 +65,9 @@ TRAIN_TEMPLATES = tuple(name for name in TEMPLATES if name not in {*UNSEEN_TEMPL
 
 @dataclass(frozen=True)
 class PhoneTasks:
-    """The taskset "phone". It has no probes, since no page can be asked; its oracle works by the shell."""
+    """The taskset "phone". It has no probes, as no page can be asked. `oracle` makes tasks `Demonstrable`."""
 
     oracle: bool = False
-
-    def __post_init__(self) -> None:
-        if self.oracle:
-            raise UsageError("phone tasks have no oracle that acts on the screen; choose another policy")
 
     @property
     def names(self) -> Sequence[str]:
@@ -81,4 +78,5 @@ class PhoneTasks:
         template = TEMPLATES.get(name)
         if template is None:
             raise UsageError(f"no phone task {name!r}; known: {', '.join(TEMPLATES)}")
-        return PhoneTask(name, seed, template.packages, template.make(Random(f"{name}/{seed}")))
+        make = PhoneTaskByHand if self.oracle else PhoneTask
+        return make(name, seed, template.packages, template.make(Random(f"{name}/{seed}")))

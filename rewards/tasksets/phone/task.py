@@ -33,7 +33,7 @@ class PhoneTask:
     packages: Sequence[str]
     scenario: Scenario
     probes: Mapping[str, str] = field(default_factory=dict)
-    _before: dict[str, Rows] = field(default_factory=dict, init=False, repr=False)
+    before: dict[str, Rows] = field(default_factory=dict, init=False, repr=False)
     _document: dict[str, Any] | None = field(default=None, init=False, repr=False)
 
     @property
@@ -56,7 +56,7 @@ class PhoneTask:
             FaultError: the phone lacks an app, or a feature such as snapshots (origin "task").
         """
         capabilities = await device.describe()
-        phone = _phone(device, capabilities)
+        phone = phone_of(device, capabilities)
         await device.reset(self.seed, ResetSpec(), _SILENT)
         installed = (await run(phone, "pm", "list", "packages")).split()
         if missing := [name for name in self.packages if f"package:{name}" not in installed]:
@@ -69,13 +69,13 @@ class PhoneTask:
     async def arrange(self, device: Device) -> None:
         """Fill the tables and remember what `check` compares with: the part of `setup` after the reset."""
         capabilities = await device.describe()
-        phone = _phone(device, capabilities)
+        phone = phone_of(device, capabilities)
         changes: list[Write] = []
         for source, rows in self.scenario.start:
             changes += [*source.clear(), *map(source.insert, rows)]
         await write(phone, changes)
-        self._before = await self._tables(phone)
-        self._document = await _document(phone) if "state" in capabilities.features else None
+        self.before = await self.tables(phone)
+        self._document = await document_of(phone) if "state" in capabilities.features else None
 
     def ended(self, observation: Observation) -> bool:
         return False
@@ -88,14 +88,14 @@ class PhoneTask:
         as "expected".
         """
         capabilities = await device.describe()
-        phone = _phone(device, capabilities)
-        after = await self._tables(phone)
+        phone = phone_of(device, capabilities)
+        after = await self.tables(phone)
         conditions: list[tuple[str, bool]] = []
         beside: list[str] = []
         spoiled: list[str] = []
-        for source in self._watched():
+        for source in self.watched():
             facts = [fact for fact in self.scenario.goal if fact.source.name == source.name]
-            finding = compare(source, facts, self._before[source.name], after[source.name])
+            finding = compare(source, facts, self.before[source.name], after[source.name])
             conditions += zip(map(describe, facts), finding.met, strict=True)
             beside += finding.beside
             if facts or source in self.scenario.kept or self.scenario.infeasible:
@@ -106,8 +106,8 @@ class PhoneTask:
         if self.scenario.infeasible:
             conditions = [("said to be infeasible", given_up)]
         if self._document is not None:
-            document = await _document(phone)
-            beside += side_effects(self._document, document, self._watched())
+            document = await document_of(phone)
+            beside += side_effects(self._document, document, self.watched())
         unmet = [text for text, met in conditions if not met]
         wrong = unmet + [f"changed as well: {place}" for place in spoiled]
         if given_up and not self.scenario.infeasible:
@@ -162,7 +162,7 @@ class PhoneTask:
 
     async def _do(self, device: Device, facts: Sequence[Fact]) -> None:
         changes: list[Write] = []
-        for fact, key in zip(facts, targets(facts, self._before), strict=True):
+        for fact, key in zip(facts, targets(facts, self.before), strict=True):
             match fact:
                 case Added(source, row, rest):
                     changes.append(source.insert({**rest, **row}))
@@ -170,22 +170,22 @@ class PhoneTask:
                     changes.append(source.update(key, values))
                 case Removed(source, _):
                     changes.append(source.delete(key))
-        await write(_phone(device, await device.describe()), changes)
+        await write(phone_of(device, await device.describe()), changes)
 
     # -- the phone -------------------------------------------------------------------------------------------
 
-    def _watched(self) -> list[Source]:
+    def watched(self) -> list[Source]:
         """The tables that the task sets up or asks for, each once."""
         scenario = self.scenario
         facts = [*scenario.goal, *(fact for deed in scenario.near_misses.values() for fact in deed)]
         named = [fact.source for fact in facts] + [source for source, _ in scenario.start]
         return list({source.name: source for source in named}.values())
 
-    async def _tables(self, phone: AdbDevice) -> dict[str, Rows]:
-        return {source.name: await source.read(phone) for source in self._watched()}
+    async def tables(self, phone: AdbDevice) -> dict[str, Rows]:
+        return {source.name: await source.read(phone) for source in self.watched()}
 
 
-def _phone(device: Device, capabilities: Capabilities) -> AdbDevice:
+def phone_of(device: Device, capabilities: Capabilities) -> AdbDevice:
     if missing := [name for name in _NEEDS if name not in capabilities.features]:
         message = f"a phone task empties tables, so it needs a device with {', '.join(_NEEDS)}"
         raise FaultError(
@@ -194,7 +194,7 @@ def _phone(device: Device, capabilities: Capabilities) -> AdbDevice:
     return cast(AdbDevice, device)
 
 
-async def _document(phone: AdbDevice) -> dict[str, Any]:
+async def document_of(phone: AdbDevice) -> dict[str, Any]:
     """The whole state of a virtual phone."""
     await run(phone, "guiagent", "state", "get", _DOCUMENT)
     data = await phone.get(_DOCUMENT)

@@ -111,7 +111,7 @@ activity('.EditEventActivity', async s => {
       if (chosen !== undefined) moveTo(key, chosen + state[key] % DAY);
     }}, format(state[key], {weekday: 'short', month: 'short', day: 'numeric', year: 'numeric'})),
     !state.allDay && h('button', {id: `${key}_time`, label: `${name} time`, onclick: async () => {
-      const minutes = await pickTime(state[key] % DAY / MINUTE);
+      const minutes = await pickTime(state[key] % DAY / MINUTE, `${name} time`);
       if (minutes !== undefined) moveTo(key, startOfDay(state[key]) + minutes * MINUTE);
     }}, timeText(state[key])));
   const choice = (key, lead, title, pairs) => item({id: key, lead, title: labelOf(pairs, state[key]), tap: async () => {
