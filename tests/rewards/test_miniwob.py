@@ -1,18 +1,23 @@
 """MiniWoB++ on a real browser: the baselines every page must pass, and what must not earn a point."""
 
 import io
+import re
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import xxhash
 from msgspec.structs import replace
 from PIL import Image, ImageChops
 
+from eval.suites.miniwob import MINIWOB
+from eval.suites.miniwob_demo import MINIWOB_DEMO
 from guiagent.actions import Action, Click, Open, PressButton, Type
 from guiagent.episode import run_episode
 from guiagent.errors import UsageError
 from guiagent.policies import NullPolicy, OraclePolicy
-from guiagent.protocols import Device, Policy
+from guiagent.protocols import Device, Policy, Provable
 from guiagent.seeds import REINFORCEMENT
 from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score, Trajectory
 from rewards.audit import audit
@@ -21,10 +26,12 @@ from rewards.tasksets.miniwob import (
     STEP_TASKS,
     TRAIN_TASKS,
     UNSEEN_TASKS,
+    UNSOLVED_TASKS,
     MiniWob,
     MiniWobTask,
+    SolvedTask,
 )
-from rewards.tasksets.miniwob.pages import CLICKS
+from rewards.tasksets.miniwob.pages import CLICKS, LEFT_OUT, UNSOLVED_STEPS
 
 PAGES = tuple(CLICKS)
 SPEC = ObserveSpec(frame="png")
@@ -68,8 +75,41 @@ def test_what_is_learned_seen_and_never_seen_is_disjoint():
     assert len(TRAIN_TASKS) >= 8
     assert len({*TRAIN_TASKS, *UNSEEN_TASKS, *GROUNDING_TASKS}) == len(PAGES) == 18
     assert len(PAGES) == len(TRAIN_TASKS) + len(UNSEEN_TASKS) + len(GROUNDING_TASKS)
-    assert MiniWob().names == (*PAGES, *STEP_TASKS)
+    assert MiniWob().names == (*PAGES, *STEP_TASKS, *UNSOLVED_TASKS)
     assert not {*PAGES} & {*STEP_TASKS}
+
+
+def test_every_page_of_the_package_is_a_task_or_left_out_for_a_reason():
+    root = Path(find_spec("miniwob").origin).parent
+    pages = {page.stem for page in (root / "html/miniwob").glob("*.html")}
+    listed = set(re.findall(r'id="miniwob/(.+)-v\d+"', (root / "registration.py").read_text()))
+    assert listed - set(LEFT_OUT) == set(MiniWob().names) == set(MINIWOB.tasks) and len(MINIWOB.tasks) == 125
+    assert pages | listed == {*MiniWob().names, *LEFT_OUT}
+    with pytest.raises(UsageError, match="moving-items is no task here: the package does not list it"):
+        MiniWob().task("moving-items", 0)
+
+
+def test_what_is_kept_unseen_is_nowhere_to_be_trained_on():
+    assert {*UNSEEN_TASKS, *GROUNDING_TASKS} == set(MINIWOB.unseen_tasks)
+    assert set(MINIWOB_DEMO.train_tasks) <= set(MINIWOB.train_tasks)
+
+
+@pytest.mark.parametrize("page", UNSOLVED_TASKS)
+def test_a_page_without_an_oracle_says_so_and_has_a_budget(page):
+    task = MiniWob(oracle=True).task(page, 0)
+    assert not isinstance(task, Provable) and task.max_steps == UNSOLVED_STEPS == 20
+    assert MINIWOB.groups["oracle"][page] == "has none"
+
+
+@pytest.mark.parametrize(
+    ("raw", "done", "parts"),
+    [(1.0, True, (1, 1)), (0.25, True, (1, 0)), (-1.0, True, (0, 0)), (1.0, False, (0, 0))],
+)
+async def test_both_conventions_of_success_are_parts_of_the_score(raw, done, parts):
+    shown = Observation(160, 224, probes={"state": [True, done, raw, None]})
+    score = await MiniWob().task("draw-line", 0).check(None, shown, Ending())
+    assert (tuple(score.parts.values()), score.value) == (parts, parts[0])
+    assert list(score.parts) == ["raw reward above 0", "raw reward of 1"]
 
 
 def test_an_unknown_task_is_refused_with_the_names_there_are():
@@ -108,7 +148,7 @@ async def test_every_page_is_sound(browser_device, page):
 @with_browser
 @pytest.mark.parametrize(("given", "unsound"), [(1.0, 20), (0.0, 1), (None, 21)])
 async def test_an_unsound_check_is_found_out(browser_device, given, unsound):
-    class Says(MiniWobTask):
+    class Says(SolvedTask):
         async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
             return Score(given)
 

@@ -2,9 +2,10 @@
 
 The pages come from the package `miniwob` (Farama Foundation); nothing of them is kept here. An episode is
 `Math.seedrandom(seed)` and `core.startEpisodeReal()`; the page then holds the outcome in `WOB_*` globals.
-Success is a raw reward above zero, as BrowserGym counts it. The page's own time limit is lifted: how fast the
-machine is must not decide a score. Animations are off, so that a click's effect is on the next frame, and the
-page's own reward display is hidden: it would make a small window scroll.
+Success is a raw reward above zero, as BrowserGym counts it; a raw reward of 1, as the package's binary reward
+counts, is a part of the score beside it. The page's own time limit is lifted: how fast the machine is must
+not decide a score. Animations are off, so that a click's effect is on the next frame, and the page's own
+reward display is hidden: it would make a small window scroll.
 
 Three pages place two buttons at random, sometimes one over the other. If an edge of the right one is visible
 (seed 1000000038: four pixels), it can still be clicked; if nothing is (about one seed in 10,000, none in our
@@ -23,27 +24,33 @@ from rewards.tasksets.miniwob.pages import (
     CLICKS,
     DRAGS,
     FIELDS,
+    GAMES,
     GROUNDING,
+    LEFT_OUT,
     PLACES,
     STEPS,
     TRAIN,
     UNSEEN,
+    UNSOLVED,
+    UNSOLVED_STEPS,
 )
 from rewards.tasksets.miniwob.reader import READER, probes_of
-from rewards.tasksets.miniwob.task import HEIGHT, WIDTH, MiniWobTask
+from rewards.tasksets.miniwob.task import HEIGHT, WIDTH, MiniWobTask, SolvedTask
 
 TRAIN_TASKS: tuple[str, ...] = tuple(TRAIN)
 UNSEEN_TASKS: tuple[str, ...] = tuple(UNSEEN)
 GROUNDING_TASKS: tuple[str, ...] = tuple(GROUNDING)
 STEP_TASKS: tuple[str, ...] = tuple(STEPS)
+UNSOLVED_TASKS: tuple[str, ...] = tuple(UNSOLVED)
 FAMILIES = {
     "clicks": tuple(CLICKS),
     "fields": tuple(FIELDS),
     "choices": tuple(CHOICES),
     "places": tuple(PLACES),
     "drags": tuple(DRAGS),
+    "games": tuple(GAMES),
 }
-_PAGES = {**CLICKS, **STEPS}
+_SOLVED = {**CLICKS, **STEPS}
 
 
 @dataclass(frozen=True)
@@ -58,13 +65,21 @@ class MiniWob:
 
     @property
     def names(self) -> Sequence[str]:
-        return tuple(_PAGES)
+        return (*_SOLVED, *UNSOLVED)
 
     def task(self, name: str, seed: int) -> MiniWobTask:
-        """The task `name` with `seed`; at most twice the actions of its shortest solution are allowed."""
-        if name not in _PAGES:
-            raise UsageError(f"no MiniWoB task {name!r}; known: {', '.join(self.names)}"[:900])
-        return MiniWobTask(name, name, seed, 2 * _PAGES[name], probes_of(name, self.oracle))
+        """The task `name` with `seed`; at most twice the actions of its shortest solution are allowed.
+
+        A page with an oracle is a `SolvedTask`; one without is allowed as many actions as any other of them.
+        """
+        probes = probes_of(name, self.oracle)
+        if name in _SOLVED:
+            return SolvedTask(name, name, seed, 2 * _SOLVED[name], probes)
+        if name in UNSOLVED:
+            return MiniWobTask(name, name, seed, UNSOLVED_STEPS, probes)
+        if name in LEFT_OUT:
+            raise UsageError(f"MiniWoB's {name} is no task here: {LEFT_OUT[name]}")
+        raise UsageError(f"no MiniWoB task {name!r}; known: {', '.join(self.names)}"[:900])
 
 
 __all__ = [
@@ -74,7 +89,9 @@ __all__ = [
     "STEP_TASKS",
     "TRAIN_TASKS",
     "UNSEEN_TASKS",
+    "UNSOLVED_TASKS",
     "WIDTH",
     "MiniWob",
     "MiniWobTask",
+    "SolvedTask",
 ]

@@ -1,5 +1,5 @@
 // Pages on which something is chosen: boxes, lists, dates, menus, tabs, drawn shapes, numbers.
-({all, one, text, query, shown, press, submit, tick, choose, hover}) => {
+({all, one, text, query, shown, press, submit, tick, choose, hover, pickDate}) => {
   const between = (before, after) => query().slice(query().indexOf(before) + before.length, query().lastIndexOf(after));
   const listed = (names, name) => `, ${names}, `.includes(`, ${name}, `);
   const boxes = wanted => [...all('#area label').flatMap(label => tick(one('input', label), wanted(text(label)))), ...submit()];
@@ -16,14 +16,8 @@
     return [...missing.flatMap(e => press(e, {modifiers: ['Control']})), ...press(one('#area > button'))];
   };
   const date = () => {
-    const wanted = /(\d+)\/(\d+)\/(\d+)/.exec(query()), field = one('#datepicker'), picker = one('#ui-datepicker-div');
-    if (field.value === wanted[0]) return submit();
-    if (!picker || !shown(picker)) return press(field);
-    const months = field => 12 * Number(field[1]) + Number(field[0]);
-    const day = one('td[data-month]', picker);
-    const away = months([Number(wanted[1]) - 1, wanted[3]]) - months([day.dataset.month, day.dataset.year]);
-    if (away) return Array(Math.abs(away)).fill(0).flatMap(() => press(one(away < 0 ? '.ui-datepicker-prev' : '.ui-datepicker-next')));
-    return press(all('td a', picker).find(e => Number(text(e)) === Number(wanted[2])));
+    const wanted = /\d+\/\d+\/\d+/.exec(query())[0];
+    return one('#datepicker').value === wanted ? submit() : pickDate(wanted);
   };
   const menu = () => {
     const items = query().slice('Select '.length).split('>').map(name => all('#menu li > div').find(e => text(e) === name));
@@ -82,6 +76,20 @@
     const cards = all('.card'), card = cards.reduce((a, b) => Number(text(b)) > Number(text(a)) ? b : a);
     return [...(card.matches('.hidden') ? press(card) : []), ...submit()];
   };
+  const fromDropdown = () => {
+    const [, wanted, label] = /Choose (.*) from the dropdown.*"(.*)"/.exec(query());
+    const item = all('.selectric-items li').find(e => text(e) === wanted);
+    return [...(one('#dropdown').value === wanted ? [] : press(shown(item) ? item : one('.selectric'))),
+      ...press(all('#buttons button').find(e => text(e) === label))];
+  };
+  // The first item is chosen already, and remade under the pointer that rests on it: it hears a click only while the menu grows.
+  const pie = () => {
+    const switching = one('#wheelnav-divWheel-spreadertitle'), label = /"(.*)"/.exec(query())[1];
+    const item = all('#divWheel text').find(e => e !== switching && text(e) === label), first = item.id.endsWith('-0');
+    const grown = Number(/matrix\(([\d.]+)/.exec(item.getAttribute('transform'))?.[1] ?? 1) > 0.95;
+    if (text(switching) === '+' || first && grown) return press(switching);
+    return grown || first ? press(item) : [{type: 'wait', ms: 300}];
+  };
   const ticket = () => {
     const by = /duration/.test(query()) ? e => Number(one('.time-duration', e).dataset.duration)
       : e => Number(one('.buy-ticket', e).dataset.price);
@@ -119,6 +127,8 @@
     'generate-number': generate,
     'find-greatest': greatest,
     'buy-ticket': ticket,
+    'click-pie': pie,
+    'form-sequence-3': fromDropdown,
     'unicode-test': () => press(all('#area button').find(e => e.innerHTML === /the "(.*)" button/.exec(one('#query').innerHTML)[1])),
   };
 }

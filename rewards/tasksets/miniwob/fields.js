@@ -1,5 +1,5 @@
 // Pages whose answer is typed, or set with a slider or a spinner.
-({all, one, text, query, bold, press, submit, fill, fillParts, tick, slide, shown}) => {
+({all, one, text, query, bold, press, submit, fill, fillParts, tick, slide, shown, scrollTo}) => {
   const enter = (wanted, field = one('#tt, #answer-input, #math-answer')) => [...fill(field, wanted), ...submit()];
   const quoted = () => /"(.*)"/.exec(query())[1];
   const login = () => one('#popup') ? press(one('#popup-cancel'))
@@ -67,6 +67,20 @@
     const rest = [{type: 'type', text: `rm ${file}`, submit: true}];
     return document.activeElement === one('#terminal-target') ? rest : [...press(one('#terminal')), ...rest];
   };
+  const lastWord = () => enter(one('#text-area').value.split(/\s/).at(-1).replace('.', ''), one('#answer-input'));
+  const scrolled = () => [...scrollTo(one('#text-area'), /to the bottom/.test(query())), ...submit()];
+  const sign = () => {
+    const name = /the name "(.*)" then press "(.*)"/.exec(query());
+    if (!name) return press(one('#cancel'));
+    if (one('#name').disabled) return scrollTo(one('#text-area'), true);
+    return [...fill(one('#name'), name[1]), ...press(one(name[2] === 'Agree' ? '#agree' : '#cancel'))];
+  };
+  // The picker stands open over the button until something else is clicked.
+  const colour = hex => {
+    const typed = fill(one('#col'), hex.slice(1).toUpperCase());
+    return typed.length || !one('.jscolor-active') ? [...typed, ...submit()] : press(one('#query'));
+  };
+  const hexOf = rgb => '#' + rgb.match(/\d+/g).map(part => Number(part).toString(16).padStart(2, '0')).join('');
   return {
     'enter-text': () => enter(quoted()),
     'enter-text-2': cased,
@@ -94,6 +108,11 @@
     'use-slider-2': sliders,
     'form-sequence': slideAndTick,
     'form-sequence-2': radioAndType,
+    'scroll-text': lastWord,
+    'scroll-text-2': scrolled,
+    'sign-agreement': sign,
+    'use-colorwheel': () => colour(ui_utils.colorNameToHex(/Select (\w+) with/.exec(query())[1])),
+    'use-colorwheel-2': () => colour(hexOf(one('.cc').style.backgroundColor)),
     'guess-number': guess,
     'terminal': command,
   };

@@ -22,6 +22,11 @@
     const [x, y] = box === document.scrollingElement ? [innerWidth >> 1, innerHeight >> 1] : spot(box);
     return [{type: 'scroll', x, y, dy: spot(e)[1] - y}];
   };
+  // Wheel over what scrolls by itself to one of its ends.
+  const scrollTo = (e, end) => {
+    const left = end ? e.scrollHeight - e.clientHeight - e.scrollTop : -e.scrollTop, [x, y] = spot(e);
+    return Math.abs(left) < 1 ? [] : [{type: 'scroll', x, y, dy: Math.ceil(Math.abs(left)) * Math.sign(left)}];
+  };
   const clickAt = ([x, y], more = {}) => [{type: 'click', x, y, ...more}];
   const press = (e, more) => !e ? [] : (at => at ? clickAt(at, more) : wheelTo(e))(touchable(e));
   const submit = () => press(one('#subbtn, #submit'));
@@ -39,6 +44,14 @@
   const choose = (select, wanted) => {
     const option = [...select.options].find(e => text(e) === wanted);
     return option.selected ? [] : shown(option) && select.matches(':open') ? press(option) : [...press(select), ...press(option)];
+  };
+  // A field opens a calendar of one month, which has buttons to go to others; `wanted` is month/day/year.
+  const pickDate = wanted => {
+    const [month, day, year] = wanted.split('/').map(Number), picker = one('#ui-datepicker-div');
+    if (!picker || !shown(picker)) return press(one('#datepicker'));
+    const {dataset} = one('td[data-month]', picker), away = 12 * (year - dataset.year) + month - 1 - dataset.month;
+    if (away) return Array(Math.abs(away)).fill(0).flatMap(() => press(one(away < 0 ? '.ui-datepicker-prev' : '.ui-datepicker-next')));
+    return press(all('td a', picker).find(e => Number(text(e)) === day));
   };
   const drag = (from, to) => {
     const part = t => from.map((start, i) => Math.max(0, Math.round(start + (to[i] - start) * t)));
@@ -60,5 +73,5 @@
   const hover = (e, opens) => shown(opens) ? [] : e.classList.contains('ui-state-active') || e.matches(':hover')
     ? [{type: 'wait', ms: 400}] : (([x, y]) => [{type: 'move', x, y}])(touchable(e) || spot(e));
   return {all, one, text, query, bold, shown, spot, touchable, clickAt, press, submit, fill, fillParts, tick, choose,
-    drag, slide, hover};
+    drag, slide, hover, scrollTo, wheelTo, pickDate};
 })()

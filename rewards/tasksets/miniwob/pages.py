@@ -1,4 +1,4 @@
-"""The pages of MiniWoB++ that have an oracle, with the actions that their longest shortest solution takes.
+"""The pages of MiniWoB++, by what they ask for, with the actions that their longest shortest solution takes.
 
 Seeds draw the length of many pages (how many boxes to tick, how many months to go back); the number is for
 the longest of them that we met, and bounds an episode at twice as many actions.
@@ -57,6 +57,11 @@ FIELDS = {
     "use-slider-2": 13,
     "form-sequence": 6,
     "form-sequence-2": 4,
+    "scroll-text": 3,
+    "scroll-text-2": 2,
+    "sign-agreement": 5,
+    "use-colorwheel": 4,
+    "use-colorwheel-2": 4,
     "guess-number": 18,
     "terminal": 2,
 }
@@ -91,19 +96,31 @@ CHOICES = {
     "generate-number": 20,
     "find-greatest": 2,
     "buy-ticket": 2,
+    "click-pie": 5,
+    "form-sequence-3": 4,
     "unicode-test": 1,
 }
 PLACES = {
+    "email-inbox": 7,
     "email-inbox-delete": 2,
     "email-inbox-forward": 6,
     "email-inbox-forward-nl": 6,
+    "email-inbox-forward-nl-turk": 7,
     "email-inbox-important": 2,
+    "email-inbox-nl-turk": 7,
     "email-inbox-noscroll": 6,
     "email-inbox-reply": 6,
     "email-inbox-star-reply": 6,
     "search-engine": 5,
     "phone-book": 6,
     "navigate-tree": 5,
+    "social-media": 4,
+    "social-media-all": 16,
+    "social-media-some": 16,
+    "order-food": 8,
+    "daily-calendar": 6,
+    "book-flight": 13,
+    "book-flight-nodelay": 13,
 }
 DRAGS = {
     "drag-box": 2,
@@ -111,12 +128,22 @@ DRAGS = {
     "drag-items-grid": 1,
     "drag-sort-numbers": 4,
     "drag-circle": 2,
+    "drag-single-shape": 2,
+    "drag-shapes": 5,
+    "drag-shapes-2": 6,
+    "draw-circle": 2,
+    "draw-line": 2,
+    "resize-textarea": 2,
     "highlight-text": 2,
     "highlight-text-2": 2,
+    "text-editor": 6,
     "right-angle": 2,
+    "bisect-angle": 2,
 }
+# Pages that answer back. The oracle of hot-cold knows the place from the seed; who looks for it takes longer.
+GAMES = {"hot-cold": 10, "tic-tac-toe": 5, "drag-cube": 24}
 # Pages whose solutions are more than clicks or have more of them: in no split of the demo.
-STEPS = {**FIELDS, **CHOICES, **PLACES, **DRAGS}
+STEPS = {**FIELDS, **CHOICES, **PLACES, **DRAGS, **GAMES}
 # Of these, pages that also pay for a part of the answer, so that a wrong one can earn a point.
 PARTIAL = frozenset(
     {
@@ -126,5 +153,31 @@ PARTIAL = frozenset(
         "click-checkboxes-soft",
         "find-greatest",
         "generate-number",
+        "bisect-angle",
+        "draw-circle",
+        "draw-line",
+        "drag-shapes-2",
+        "hot-cold",
+        "use-colorwheel",
+        "use-colorwheel-2",
     }
 )
+# Pages without an oracle, and why. Their episodes have as many actions as most of the others allow.
+UNSOLVED = {
+    "click-pie-nodelay": "its first item, asked for by one seed in six, is remade under the pointer",
+    "stock-market": "its price changes ten times a second, and some seeds reach the limit only once",
+}
+UNSOLVED_STEPS = 20
+# What the package has besides, and why it is no task.
+LEFT_OUT = {
+    **dict.fromkeys(
+        ("button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says"),
+        "the package does not list it among its environments: it is a matter of seconds",
+    ),
+    **dict.fromkeys(
+        ("flight.AA", "flight.Alaska", "flight.Alaska-auto"),
+        "it is a copy of an airline's site for a screen of another size, apart from the 125 pages",
+    ),
+}
+# Pages that keep something of the last episode, such as a colour, unless they are loaded anew.
+RELOADED = frozenset({"drag-cube", "text-editor", "use-colorwheel", "use-colorwheel-2"})

@@ -10,7 +10,7 @@ def _script(name: str) -> str:
 
 
 READER = _script("clicks.js")  # a function of a page's name; all its actions are points to click
-_FAMILIES = ",\n".join(_script(f"{name}.js") for name in ("fields", "choices", "places", "drags"))
+_FAMILIES = ",\n".join(_script(f"{name}.js") for name in ("fields", "choices", "places", "drags", "games"))
 _STEPS = f"(page => ({_script('steps.js')})({_script('hands.js')}, [{_FAMILIES}], page))"
 _CLICKS = "(points => points.map(([x, y]) => ({type: 'click', x, y})))"
 

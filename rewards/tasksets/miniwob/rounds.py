@@ -12,7 +12,7 @@ from importlib.resources import files
 from guiagent.errors import UsageError
 from rewards.tasksets.miniwob.pages import TRAIN
 from rewards.tasksets.miniwob.reader import probes_of
-from rewards.tasksets.miniwob.task import MiniWobTask
+from rewards.tasksets.miniwob.task import SolvedTask
 
 PAGES = ("click-test-2", "click-collapsible", "circle-center")  # their instruction has no part of the problem
 ROUNDS = (1, 2, 3, 5, 8)
@@ -36,12 +36,12 @@ class MiniWobRounds:
     def names(self) -> Sequence[str]:
         return tuple(PAGE_OF)
 
-    def task(self, name: str, seed: int) -> MiniWobTask:
+    def task(self, name: str, seed: int) -> SolvedTask:
         """The task `name` with `seed`; at most twice the actions of its shortest solution are allowed."""
         if name not in PAGE_OF:
             raise UsageError(f"no task {name!r} of rounds; known: {', '.join(self.names)}"[:900])
         page, rounds = PAGE_OF[name], ROUNDS_OF[name]
-        return MiniWobTask(
+        return SolvedTask(
             name,
             page,
             seed,

@@ -10,7 +10,7 @@ from guiagent.actions import ACTIONS, Action, Click
 from guiagent.errors import Fault, FaultError
 from guiagent.protocols import Device
 from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score
-from rewards.tasksets.miniwob.pages import CLICKS, PARTIAL
+from rewards.tasksets.miniwob.pages import CLICKS, PARTIAL, RELOADED
 from rewards.tasksets.miniwob.reader import STATE, reading
 
 WIDTH, HEIGHT = 160, 224  # the task area is 160x210; 224 makes both sides whole patches of 32 pixels
@@ -47,6 +47,7 @@ return Promise.all(core.pictured.map(loaded)).then(() => {});
 _UTTERANCE = "(u => typeof u === 'string' ? u : u.utterance)(core.getUtterance())"
 _READY_POLLS = 200
 _BLIND = ObserveSpec(frame="none")
+_ABOVE_0, _OF_1 = "raw reward above 0", "raw reward of 1"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class MiniWobTask:
         baseline = ResetSpec(url=f"miniwob:{self.page}", script=_SETUP + self.then + _PICTURES)
         asked = {**spec.probes, **self.probes, "utterance": _UTTERANCE}
         first = replace(spec, probes=asked, have=None)
+        if self.page in RELOADED:
+            await device.reset(self.seed, ResetSpec(), _BLIND)
         observation = await device.reset(self.seed, baseline, first)
         for _ in range(_READY_POLLS):
             state = observation.probes["state"]
@@ -83,18 +86,26 @@ class MiniWobTask:
         return state is not None and bool(state[1])
 
     async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
-        """1 when the page's raw reward is above zero. The page decides; no answer is expected."""
+        """1 when the page's raw reward is above zero. The page decides; no answer is expected.
+
+        Its parts are the two conventions: above zero, as BrowserGym counts, and 1, the package's
+        `get_binary_reward`, which gives nothing for a part of the answer.
+        """
         state = observation.probes["state"]
         if state is None:
-            return Score(0.0, reason="the agent left the task's page")
+            return Score(0.0, reason="the agent left the task's page", parts=_parts(0.0))
         _, done, raw, reason = state
-        success = bool(done) and float(raw) > 0
-        return Score(
-            float(success), "check", str(reason or ""), {"done": bool(done), "raw_reward": float(raw)}
-        )
+        parts = _parts(float(raw) if done else 0.0)
+        evidence = {"done": bool(done), "raw_reward": float(raw)}
+        return Score(parts[_ABOVE_0], "check", str(reason or ""), evidence, parts=parts)
 
     async def teardown(self, device: Device) -> None:
         pass  # the next reset loads a page or starts this one anew
+
+
+@dataclass(frozen=True)
+class SolvedTask(MiniWobTask):
+    """A page whose solution is known: it has an oracle."""
 
     @property
     def mutants(self) -> Sequence[str]:
@@ -146,6 +157,10 @@ class MiniWobTask:
         page: dict[str, Any] = shown.probes["page"]
         goal, candidates = (ACTIONS.validate_python(page[name]) for name in ("goal", "candidates"))
         return _Page(goal, candidates, int(shown.probes["left"]))
+
+
+def _parts(raw: float) -> dict[str, float]:
+    return {_ABOVE_0: float(raw > 0), _OF_1: float(raw == 1)}
 
 
 class _Page(NamedTuple):
