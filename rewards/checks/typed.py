@@ -14,7 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
+import msgspec
 import regex
+
+from guiagent.errors import DECODE_ERRORS
 
 Schema = Mapping[str, Any]
 
@@ -51,7 +54,7 @@ def unsupported(schema: Schema) -> list[str]:
     if schema.get("type") == "object" and schema.get("title") != "full_address":
         return [kind for part in (schema.get("properties") or {}).values() for kind in unsupported(part)]
     kind = _kind(schema)
-    return [] if kind in _KINDS or kind == "null" else [kind]
+    return [] if kind in (*_KINDS, "string", "null") else [kind]
 
 
 def same(reference: Any, answer: Any, schema: Schema, *, ordered: bool = False) -> bool:
@@ -70,9 +73,9 @@ def same(reference: Any, answer: Any, schema: Schema, *, ordered: bool = False) 
             and reference.keys() == answer.keys()
             and all(same(reference[k], answer[k], parts.get(k) or {}, ordered=ordered) for k in reference)
         )
-    read, close = _KINDS[_kind(schema)]
-    if read is text:
+    if _kind(schema) == "string":
         return _same_texts(str(reference), str(answer))
+    read, close = _KINDS[_kind(schema)]
     try:
         return close(read(reference), read(answer))
     except (ValueError, OverflowError):
@@ -153,6 +156,19 @@ def _price(value: Any) -> float:
     if comma and ("." in digits or len(digits.rpartition(",")[2]) != 3):  # 1.234,50 or 12,50
         digits = digits.replace(".", "").replace(",", ".")
     return float(digits.replace(",", "")) * (-1 if found[1] or found[2] else 1)
+
+
+def _document(value: Any) -> Any:
+    """The value of a JSON text."""
+    try:
+        return msgspec.json.decode(value) if isinstance(value, str) else value
+    except DECODE_ERRORS as error:
+        raise ValueError(str(error)) from None
+
+
+def _words(value: Any) -> list[str]:
+    """The parts of a text with commas, in any order."""
+    return sorted(part.strip() for part in str(value)[:_LONGEST].split(",") if part.strip())
 
 
 def _truth(value: Any) -> bool:
@@ -237,11 +253,12 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 _KINDS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], bool]]] = {
-    "string": (text, _equal),
     "number": (_number, _within(1e-9, 1e-9)),
     "integer": (_number, _within(1e-9, 1e-9)),
     "currency": (_price, _within(0.1 + 1e-9, 0.0)),
     "boolean": (_truth, _equal),
+    "json": (_document, _equal),
+    "string_list": (_words, _equal),
     "date": (_day, _equal),
     "month": (_month, _equal),
     "duration": (_duration, _within(180.0, 0.1)),  # a map's estimates vary

@@ -15,7 +15,7 @@ from tests.support.model_stand_in import Body, StandIn, stand_in
 from tests.support.shop import Shop, running_shop
 
 FILES = Path(__file__).parents[1] / "support/webarena_tasks/tasks.json"
-BUY, SIMILAR, VERIFIED = json.loads(FILES.read_text())
+BUY, SIMILAR, VERIFIED, REVIEW = json.loads(FILES.read_text())
 ELSEWHERE = BUY | {"task_id": 3, "start_url": "__GITLAB__"}
 
 
@@ -32,7 +32,8 @@ def customer(body: Body) -> str:
         return "SCORE: 1"
     if not any(message["role"] == "assistant" for message in body["messages"]):
         return "Action: click(start_box='<|box_start|>(600,300)<|box_end|>')"
-    data = {"task_type": "RETRIEVE", "status": "SUCCESS", "retrieved_data": ["lamp"]}
+    kind = "MUTATE" if "Send the review" in said else "RETRIEVE"
+    data = {"task_type": kind, "status": "SUCCESS", "retrieved_data": ["lamp"]}
     answer = json.dumps(data).replace('"', '\\"') if "JSON object" in said else "lamp"
     return f"Action: finished(content='{answer}')"
 
@@ -62,7 +63,7 @@ def results(run: Path) -> dict[str, Any]:
 def test_from_files_to_scores_on_sites_that_the_result_names(
     tmp_path: Path, shop: Shop, model: StandIn
 ) -> None:
-    path, run = written(tmp_path, BUY, SIMILAR, ELSEWHERE, VERIFIED), tmp_path / "run"
+    path, run = written(tmp_path, BUY, SIMILAR, ELSEWHERE, VERIFIED, REVIEW), tmp_path / "run"
     (tmp_path / "judge.toml").write_text(f'url = "{model.url}"\nmodel = "m"\n')
     secret = shop.url.replace("http://", "http://me:secret@")
     words = ("--suite", f"webarena:{path}", "--tasks", "1,2,4", "--episodes", 1, "--devices", 1)
@@ -71,7 +72,7 @@ def test_from_files_to_scores_on_sites_that_the_result_names(
     done = invoke("--policy", f"{model.url}/v1#m", "--run", run, *words)
     assert done.exit_code == 0, (done.output, done.exception)
     found = results(run)
-    assert [(one["task"], one["value"]) for one in found["episodes"]] == [("1", 1.0), ("2", 1.0), ("4", 1.0)]
+    assert {one["task"]: one["value"] for one in found["episodes"]} == dict.fromkeys("124", 1.0)
     assert found["ran"]["addresses"] == {"SHOPPING": shop.url, "MAP": shop.url, "judge": f"{model.url}#m"}
     assert f"127.0.0.1:{shop.url.rpartition(':')[2]}" in found["ran"]["network"]
     assert "secret" not in "".join(one.read_text() for one in run.rglob("*.json"))
@@ -80,6 +81,20 @@ def test_from_files_to_scores_on_sites_that_the_result_names(
     with running_shop() as other:
         moved = invoke("--policy", f"{model.url}/v1#m", "--run", run, *words, "--site", f"MAP={other.url}")
     assert "with other settings" in str(moved.exception)  # nothing is mixed with results of other sites
+
+
+@pytest.mark.browser
+def test_requests_are_read_on_a_browser_that_tells_them(tmp_path: Path, shop: Shop, model: StandIn) -> None:
+    words = ("--suite", f"webarena:{written(tmp_path, REVIEW)}", "--site", f"MAP={shop.url}")
+    words = (*words, "--episodes", 1, "--devices", 1, "--baselines", "none")
+    for device, outcome in (("browser@1280x720,cdp", "success"), ("browser@1280x720", "fault")):
+        run = tmp_path / outcome
+        done = invoke("--policy", f"{model.url}/v1#m", "--run", run, "--device", device, *words)
+        assert done.exit_code == 0, (done.output, done.exception)
+        (episode,) = results(run)["episodes"]
+        assert episode["outcome"] == outcome and ("unsuitable_device" in episode["detail"]) == (
+            outcome == "fault"
+        )
 
 
 @pytest.mark.browser

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from guiagent.actions import Open
+from guiagent.actions import Click, Open
 from guiagent.dialects import find_dialect
 from guiagent.episode import PastTurn
 from guiagent.errors import FaultError, InfrastructureError, UsageError
@@ -508,10 +508,74 @@ async def test_a_typed_answer_is_compared_by_its_types(
             await task.check(device, shown, Ending(answer=answer))
 
 
+def event(url: str, **more: Any) -> dict[str, Any]:
+    return {"evaluator": "NetworkEventEvaluator", "expected": {"url": url} | more}
+
+
+REVIEW = event(
+    "__MAP__/review",
+    http_method="POST",
+    post_data={"text": "very good", "stars": 5},
+    query_params={"from": "^pag.$"},
+    response_status=302,
+    headers={"referer": "__MAP__/review"},
+)
+DONE = '{"task_type": "MUTATE", "status": "SUCCESS", "retrieved_data": null}'
+
+
+@pytest.mark.browser
+async def test_the_requests_that_the_browser_sent_are_compared(tmp_path: Path, shop: Shop) -> None:
+    no = event("__MAP__/buy/lamp") | {"should_not_exist": True}
+    seen = verified("navigate", eval=[verified("navigate")["eval"][0], event("^__MAP__/(cart|buy)/[a-z]+$")])
+    path = written(tmp_path, verified("mutate", beside=[REVIEW, no]), seen | {"task_id": 81})
+    tasks = named(f"webarena:{path},MAP={shop.url}")
+    async with running(1280, 720, cdp=True) as device:
+        for pressed, answer, value in ((True, DONE, 1.0), (False, DONE, 0.0), (True, "done", 0.0)):
+            task = tasks.task("80", 0)
+            _, shown = await task.setup(device, BLIND)
+            await device.act([Open(target=f"{shop.url}/review")], BLIND)
+            if pressed:
+                await device.act([Click(x=600, y=300)], BLIND)
+            score = await task.check(device, shown, Ending(answer=answer))
+            await task.teardown(device)
+            assert score.value == value, score
+        task = tasks.task("80", 0)
+        _, shown = await task.setup(device, BLIND)
+        await device.act([Open(target=f"{shop.url}/buy/lamp"), Open(target=f"{shop.url}/review")], BLIND)
+        await device.act([Click(x=600, y=300)], BLIND)
+        score = await task.check(device, shown, Ending(answer=DONE))
+        assert (score.value, score.reason) == (0.0, "wrong: request 1: GET __MAP__/buy/lamp")
+        await task.teardown(device)
+        task = tasks.task("81", 0)
+        for last, value in (("/buy/desk", 1.0), ("/review", 0.0)):
+            _, shown = await task.setup(device, BLIND)
+            await device.act([Open(target="tab:new"), Open(target=f"{shop.url}/cart/x")], BLIND)
+            await device.act([Open(target=shop.url + last)], BLIND)
+            score = await task.check(device, shown, Ending(answer=DONE.replace("MUTATE", "NAVIGATE")))
+            await task.teardown(device)
+            assert score.value == value, score
+    async with running(320, 240) as device:
+        with pytest.raises(FaultError, match=r"\(unsuitable_device\): .*--device browser@1280x720,cdp"):
+            await tasks.task("80", 0).setup(device, BLIND)
+
+
+@pytest.mark.browser
+async def test_a_browser_that_is_no_longer_heard_is_a_fault(tmp_path: Path, shop: Shop) -> None:
+    task = named(f"webarena:{written(tmp_path, verified(beside=[REVIEW]))},MAP={shop.url}").task("80", 0)
+    async with running(320, 240, cdp=True) as device:
+        _, shown = await task.setup(device, BLIND)
+        await device.reset(0, ResetSpec(profile=None), BLIND)  # the browser is started anew
+        with pytest.raises(FaultError, match=r"device fault \(recording_ended\)"):
+            await task.check(device, shown, Ending(answer=DONE))
+
+
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        (verified(beside=[{"evaluator": "NetworkEventEvaluator", "expected": {"url": "x"}}]), "NetworkEvent"),
+        (
+            verified(beside=[event("x", response_cookies={"a": "b"})]),
+            "NetworkEventEvaluator with response_coo",
+        ),
         (verified(beside=[{"evaluator": "DreamEvaluator", "expected": {}}]), "DreamEvaluator"),
         (
             verified(

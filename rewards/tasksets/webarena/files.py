@@ -9,6 +9,7 @@ import msgspec
 from guiagent.errors import DECODE_ERRORS, UsageError
 
 RESPONSE = "AgentResponseEvaluator"  # of WebArena-Verified
+EVENT = "NetworkEventEvaluator"
 MEDIA = "media"  # in the task files' folder: the pictures and videos that tasks name
 _MAX_FILE = 64 << 20
 
@@ -53,6 +54,19 @@ class Response(msgspec.Struct, frozen=True):
     retrieved_data: list[Any] | None = None
 
 
+class Event(msgspec.Struct, frozen=True):
+    """What a task of WebArena-Verified expects of a request that the browser sent; lists are alternatives."""
+
+    url: str | list[str]
+    headers: dict[str, Any] | None = None
+    query_params: dict[str, Any] | None = None
+    post_data: dict[str, Any] | None = None
+    response_content: Any = None
+    response_cookies: Any = None
+    response_status: int = 200
+    http_method: str = "GET"
+
+
 class Evaluator(msgspec.Struct, frozen=True):
     """One evaluator of a task of WebArena-Verified, by its name; what it expects is of a shape of its own."""
 
@@ -60,11 +74,25 @@ class Evaluator(msgspec.Struct, frozen=True):
     expected: dict[str, Any]
     results_schema: dict[str, Any] = {}  # of the data that an answer holds
     ordered: bool = False
+    # Of requests:
+    last_event_only: bool = True
+    ignored_query_params: list[str] | None = None
+    ignored_query_params_patterns: list[str] | None = None
+    ignored_post_data_params_patterns: list[str] | None = None
+    decode_base64_query: bool = False
+    query_params_schema: dict[str, Any] | None = None
+    post_data_schema: dict[str, Any] | None = None
+    should_not_exist: bool = False
 
     @property
     def response(self) -> Response:
         """What an `AgentResponseEvaluator` expects. Raises ValidationError if it is no such thing."""
         return msgspec.convert(self.expected, Response)
+
+    @property
+    def event(self) -> Event:
+        """What a `NetworkEventEvaluator` expects. Raises ValidationError if it is no such thing."""
+        return msgspec.convert(self.expected, Event)
 
 
 class VerifiedFile(msgspec.Struct, frozen=True):
@@ -97,11 +125,13 @@ def read(path: Path) -> Iterator[TaskFile | VerifiedFile]:
 
 
 def _verified(one: dict[str, Any]) -> VerifiedFile:
-    """A task of WebArena-Verified, in which evaluators of answers expect what they can."""
+    """A task of WebArena-Verified, in which evaluators expect what they can."""
     file = msgspec.convert(one, VerifiedFile)
     for evaluator in file.eval:
         if evaluator.evaluator == RESPONSE:
             _ = evaluator.response
+        elif evaluator.evaluator == EVENT:
+            _ = evaluator.event
     return file
 
 

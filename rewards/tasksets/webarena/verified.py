@@ -1,9 +1,10 @@
 """A task of WebArena-Verified: the agent ends with a typed answer in JSON, which is compared by its types.
 
 `AgentResponseEvaluator` is supported, but for the kinds of values that `rewards.checks.typed` does not
-compare. `NetworkEventEvaluator` reads the requests that the browser sent, which no device records here: a
-task that has one is unsupported. The files say nothing of logins: where a site has accounts, the browser
-profile "webarena-SITE" is used, as for WebArena's own tasks that require one.
+compare. `NetworkEventEvaluator` looks at the requests that the browser sent after the start pages were there:
+its tasks need a browser with a DevTools port, and `events` says what is not compared. The files say nothing
+of logins: where a site has accounts, the browser profile "webarena-SITE" is used, as for WebArena's own tasks
+that require one.
 """
 
 from collections.abc import Mapping
@@ -17,8 +18,9 @@ from guiagent.errors import DECODE_ERRORS
 from guiagent.protocols import Device
 from guiagent.types import Ending, Observation, ObserveSpec, Score
 from rewards.checks import typed
-from rewards.tasksets.webarena import sites, start
-from rewards.tasksets.webarena.files import RESPONSE, Evaluator, VerifiedFile
+from rewards.tasksets.webarena import events, sites, start
+from rewards.tasksets.webarena.files import EVENT, RESPONSE, Evaluator, VerifiedFile
+from rewards.tasksets.webarena.requests import Recorder
 from rewards.tasksets.webarena.task import MAX_STEPS, require_supported
 
 _ACCOUNTS = {"gitlab", "reddit", "shopping", "shopping_admin"}
@@ -40,7 +42,7 @@ class _Answer(msgspec.Struct, frozen=True):
     retrieved_data: Any = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class VerifiedTask:
     """One task; `addresses` are those of its sites, by the names that `file` has for them."""
 
@@ -49,6 +51,7 @@ class VerifiedTask:
     addresses: Mapping[str, str]
     max_steps: int = MAX_STEPS
     probes: Mapping[str, str] = field(default_factory=dict)
+    _recorder: Recorder | None = field(default=None, repr=False)
 
     @property
     def id(self) -> str:
@@ -57,20 +60,27 @@ class VerifiedTask:
     @property
     def unsupported(self) -> list[str]:
         """What the task needs that is not supported; [] if it can be scored."""
-        missing = sorted({one.evaluator for one in self.file.eval} - {RESPONSE})
+        missing = sorted({one.evaluator for one in self.file.eval} - {RESPONSE, EVENT})
         if not self._responses:
             missing.append(f"a task without {RESPONSE}")
         for one in self._responses:
             missing += [f"values of the kind {kind}" for kind in typed.unsupported(one.results_schema)]
+        for one in self._events:
+            missing += [f"{EVENT} with {part}" for part in events.unsupported(one)]
         return list(dict.fromkeys(missing))
 
     async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
-        """Open the task's pages. Raises FaultError if it is unsupported, or a site does not answer."""
+        """Open the task's pages, and begin to hear the browser's requests if the check reads them.
+
+        Raises FaultError if it is unsupported, a site does not answer, or the browser has no DevTools port.
+        """
         require_supported(self.id, self.unsupported)
         accounts = _ACCOUNTS.intersection(self.file.sites)
         profile = start.profile_of(accounts) if accounts else None
         urls = sites.filled(self.file, self.addresses).start_urls
         shown = await start.open_pages(device, self.seed, urls, profile, spec)
+        if self._events:
+            self._recorder = await Recorder.start(device)
         return self.file.intent + _HOW_TO_END, shown
 
     def ended(self, observation: Observation) -> bool:
@@ -79,13 +89,21 @@ class VerifiedTask:
         return False
 
     async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
-        """1 if the answer is what every evaluator expects. Raises FaultError if a site does not answer."""
+        """1 if answer and requests are what every evaluator expects.
+
+        Raises FaultError if a site does not answer, or the requests were not heard to the end.
+        """
         require_supported(self.id, self.unsupported)
+        requests = await self._recorder.requests() if self._recorder is not None else []
         await sites.require_alive(device, self.addresses.values())
         answer = read_answer(ending.answer)
         if answer is None:
             return Score(0.0, reason="the answer is no JSON object with a status", progress=0.0)
         parts = [part for one in self._responses for part in _compared(one, answer)]
+        navigating = any(typed.text(one.response.task_type) == "navigate" for one in self._responses)
+        for number, one in enumerate(self._events):
+            name = f"request {number}: {one.event.http_method} {one.event.url}"
+            parts.append((name, events.met(one, requests, self.addresses, navigating=navigating)))
         wrong = [name for name, right in parts if not right]
         return Score(
             float(not wrong),
@@ -94,11 +112,17 @@ class VerifiedTask:
         )
 
     async def teardown(self, device: Device) -> None:
-        pass  # the sites have to undo what a task changes
+        """Stop hearing. The sites have to undo what a task changes."""
+        if self._recorder is not None:
+            await self._recorder.close()
 
     @property
     def _responses(self) -> list[Evaluator]:
         return [one for one in self.file.eval if one.evaluator == RESPONSE]
+
+    @property
+    def _events(self) -> list[Evaluator]:
+        return [one for one in self.file.eval if one.evaluator == EVENT]
 
 
 def read_answer(text: str | None) -> _Answer | None:
