@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from guiagent.episode import run_episode, scored
 from guiagent.errors import FaultError
-from guiagent.policies.exploits import exploits_on
+from guiagent.policies.exploits import EXPLOITS, exploits_on
 from guiagent.policies.null import LUCKY_AGENTS, NULL_AGENTS
 from guiagent.protocols import Device, Policy, Provable, Task
 from guiagent.types import Ending, ObserveSpec
@@ -50,7 +50,9 @@ class Proof:
             if (v is None or v > 0) and name not in LUCKY_AGENTS
         ]
         wrong += [
-            f"the exploit {name!r} scored {v}" for name, v in self.exploits.items() if v is None or v > 0
+            f"the exploit {name!r} scored {v}: {EXPLOITS[name].why}"
+            for name, v in self.exploits.items()
+            if v is None or v > 0
         ]
         return wrong
 

@@ -111,7 +111,12 @@ def _pipe_in_arguments(file: TaskFile) -> bool:
 
 
 def _live_web(file: TaskFile) -> bool:
-    return any(one.type in _PAGES for one in file.sources)
+    """A page or address is read, and not one of the browser itself or of the device."""
+
+    def local(check: Check) -> bool:
+        return str(_rules(check).get("url", "")).startswith(("chrome://", "file://"))
+
+    return any(one.type in _PAGES and not local(check) for check in file.checks for one in _sides(check))
 
 
 def _today(file: TaskFile) -> bool:

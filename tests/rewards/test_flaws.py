@@ -123,6 +123,17 @@ def test_what_resembles_a_flaw_of_osworlds_is_none() -> None:
     assert osworld(SOUND, config=[executed("python", "-c", "pyautogui.hotkey('ctrl', 's')")]) == []
 
 
+def test_a_page_of_the_browser_itself_is_no_live_web() -> None:
+    def at(url: str) -> list[str]:
+        shown = {"type": "active_tab_info"}
+        return osworld(
+            {"func": "is_expected_active_tab", "result": shown, "expected": rule(type="url", url=url)}
+        )
+
+    assert at("chrome://settings/passwords") == []
+    assert at("https://shop.example/") == ["live-web"]
+
+
 def test_one_check_of_an_or_is_enough_and_of_an_and_all_are_needed() -> None:
     looks = command("[ -f ~/report.txt ] && echo yes", shell=True)
     two = {"func": ["file_contains", "exact_match"], "result": [FILE, looks], "expected": [TOTAL, TOTAL]}

@@ -260,7 +260,7 @@ async def test_the_solution_proves_the_test_and_an_agent_is_scored(device: deskt
     assert isinstance(task, Provable) and isinstance(task, HarborTask)
     proof = await audit(lambda: task, device)
     paid = "the exploit 'leaves a program that writes the reward' scored 1.0"  # as in Harbor's shared mode
-    assert proof.failures == [paid] and proof.oracle == 1, proof
+    assert proof.oracle == 1 and [line.partition(":")[0] for line in proof.failures] == [paid], proof
     for line, value in (("echo 7 > /app/sum.txt", 1.0), ("echo 8 > /app/sum.txt", 0.0)):
         assert await played(device, task, Shell(command=line)) == value
     builds = tasks.task("needs-a-build", 0)
