@@ -303,7 +303,8 @@ class Size:
         units = max(1, round(width * 160 / density / (width // common)))
         self.width, self.height, self.density = width, height, density
         self.css_width, self.css_height = units * (width // common), units * (height // common)
-        self.scale = width / self.css_width
+        # Rounded down: Chromium rounds the frame's size up, so a scale a hair too large adds a pixel.
+        self.scale = math.floor(width / self.css_width * 1e6) / 1e6
 
 
 def _along(path: Sequence[tuple[int, int]], count: int) -> list[tuple[float, float]]:

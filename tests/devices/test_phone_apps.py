@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from devices.phone import apps as app_folders
 from devices.phone import keycodes
 from devices.phone.documents import Change, diff, overlay
 from devices.phone.phone import Phone
+from devices.phone.screen import Size
 from devices.phone.state import START_MS, State
 from devices.phone.tasks import LAUNCHER
 from devices.phone.views import View
@@ -515,6 +517,15 @@ async def test_back_unwinds_screens_then_apps(phone: Phone) -> None:
     await phone.key(keycodes.BACK)
     assert phone.foreground() == (LAUNCHER, ".Launcher")
     assert number
+
+
+@pytest.mark.parametrize(("width", "height"), [(240, 320), (360, 640), (540, 960), (720, 1280), (1080, 2400)])
+async def test_a_scale_makes_no_frame_a_pixel_larger_than_asked_for(width: int, height: int) -> None:
+    size = Size(width, height, min(320, width // 2))
+    assert (math.ceil(size.css_width * size.scale), math.ceil(size.css_height * size.scale)) == (
+        width,
+        height,
+    )
 
 
 async def test_scrolling_by_drag_and_by_fling(phone: Phone) -> None:

@@ -60,6 +60,11 @@ SHORTER = [
         r"\1 --set demonstrations.episodes=8 --set sft.steps=2 --set single.steps=1 --set multi.steps=1",
     ),
     (
+        r"^(guiagent train --recipe phone-demo .*)$",
+        r"\1 --set demonstrations.episodes=8 --set base.screens=8 --set base.reading=1 --set base.pointing=1"
+        " --set sft.steps=2 --set evaluation.episodes=1",
+    ),
+    (
         r"^(guiagent compare --arms .*)--seeds \d+$",
         rf"\1--seeds 1 --minutes 0.01 {_FEW} --set evaluation.episodes=1",
     ),
@@ -89,7 +94,7 @@ LONG = [
         pytest.mark.drill,
     ),
     (r"^guiagent propose .*--policy ", pytest.mark.drill),  # which tries what it proposes
-    (r"^guiagent train --recipe (zero|rounds|lab|tiny-\w+) ", pytest.mark.drill),
+    (r"^guiagent train --recipe (zero|rounds|lab|phone-demo|tiny-\w+) ", pytest.mark.drill),
     (r"^cp .*runs/", pytest.mark.drill),  # of what a long one made
     (r"^scripts/sites \w", pytest.mark.drill),  # which downloads the application
     (r"^scripts/vllm|rollout\.vllm", pytest.mark.vllm),

@@ -285,3 +285,13 @@ def test_a_model_of_another_shape_is_an_ordinary_checkpoint(shape: Vision, tmp_p
     assert shown.tokens == (WIDTH // (shape.patch * shape.merge)) * (HEIGHT // (shape.patch * shape.merge))
     seen = loaded.get_image_features(pixel_values([shown]), torch.tensor([shown.grid]), return_dict=True)
     assert torch.cat(list(seen.pooler_output)).shape == (shown.tokens, model.HIDDEN)
+
+
+def test_numbers_are_tokens_as_far_as_the_screens_go_and_any_text_can_be_encoded() -> None:
+    assert model.largest_number([160, 210]) == model.largest_number([160, 224]) == 223
+    assert model.largest_number([240, 320]) == 319
+    shipped, phone = model.make_tokenizer(["x"]), model.make_tokenizer(["x"], largest=319)
+    assert [len(one.encode("223")) for one in (shipped, phone)] == [1, 1]
+    assert [len(one.encode("319")) for one in (shipped, phone)] == [2, 1]
+    words = "Español (España) − 12×3, 日本"
+    assert phone.decode(phone.encode(words)) == words
