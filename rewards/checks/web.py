@@ -35,9 +35,9 @@ def includes(reference: str, answer: str, *, whole_word: bool = False) -> float:
 def includes_all(references: Sequence[str], answer: str) -> float:
     """1 if the answer includes every reference, each of which may be several alternatives.
 
-    A single reference of one word has to be a word of the answer: "1" is not in "10 minutes".
+    A single reference of one word has to be a word of the answer: "1" is not in "10 minutes", nor in "3/1".
     """
-    alone = len(references) == 1 and len(_WORD.findall(references[0])) == 1
+    alone = len(references) == 1 and all(len(_WORD.findall(one)) == 1 for one in references[0].split(OR))
     return float(all(_includes_one(one, answer, whole_word=alone) for one in references))
 
 

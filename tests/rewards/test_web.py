@@ -33,6 +33,9 @@ def test_exact(reference: str, answer: str, value: float) -> None:
         (["3.5"], "rated 3.5, no more", 1.0),
         ([""], "anything", 0.0),
         (["x"], "", 0.0),
+        (["2"], "How many commits did Eric make on 3/2?", 0.0),
+        (["65 |OR| 3"], "a 3.5 mm cable", 0.0),
+        (["65 |OR| 3"], "It is 3.", 1.0),
     ],
 )
 def test_includes_all(references: list[str], answer: str, value: float) -> None:
