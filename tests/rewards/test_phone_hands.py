@@ -202,9 +202,11 @@ def test_at_the_end_it_answers_gives_up_or_has_nothing_to_do() -> None:
     assert todo("x", Scenario("Fly.", 1, infeasible=True), scene(), [], {}) == [Done(status="infeasible")]
 
 
-def test_a_slider_is_pulled_beyond_its_end() -> None:
-    slider = node("Media volume", 100, "slider")
-    assert scene(slider).slide(slider, up=True) == Drag(path=((120, 110), (239, 110)))
+def test_a_slider_is_pulled_beyond_its_end_and_not_moved_by_scrolling() -> None:
+    slider = node("Media volume", 230, "slider")
+    assert scene(slider).slide(slider, up=True) == Drag(path=((120, 240), (239, 240)))
+    assert scene(slider).scroll() == Scroll(x=120, y=175, dy=160)  # the finger goes from 255 to 95
+    assert scene(node("Wi-Fi", 100)).scroll() == Scroll(x=120, y=160, dy=160)
 
 
 def test_the_formula_is_what_the_instruction_says() -> None:

@@ -12,7 +12,6 @@ from rewards.checks.android import Value
 from rewards.tasksets.phone.hands.dues import Due
 from rewards.tasksets.phone.hands.scene import BACK, THIN, Scene, typing
 
-MINUTES = 60
 _MONTH = re.compile(
     r"(January|February|March|April|May|June|July|August|September|October|November|December) \d{4}"
 )
@@ -39,11 +38,11 @@ def filled(scene: Scene, values: Mapping[str, str], order: Sequence[str] = ()) -
     return None
 
 
-def picked(scene: Scene, label: str, others: Sequence[str], order: Sequence[str] = ()) -> Action | None:
-    """Choose one of a form's chips."""
+def picked(scene: Scene, label: str, order: Sequence[str]) -> Action | None:
+    """Choose one of a form's chips; `order` is of the form, as in `filled`."""
     chip = scene.find(label, "button")
     if chip is None:
-        return scene.scroll() if _below(scene, label, order or others) else None
+        return scene.scroll() if _below(scene, label, order) else None
     return None if "selected" in chip.states else scene.tap(chip)
 
 
@@ -67,7 +66,7 @@ def asked(scene: Scene, name: str, wanted: str, done: str = "OK") -> Action:
 
 def pressed(scene: Scene, name: str) -> Action:
     """Press a button of a dialog; with the keyboard in the way, put that away first."""
-    button = scene.find(name, "button", last=False)
+    button = scene.find(name, "button")
     return scene.tap(button) if button else BACK
 
 
@@ -87,7 +86,7 @@ def menu(scene: Scene, entry: str) -> Action:
 
 def time_picked(scene: Scene, minutes: int) -> Action:
     """Fill in the dialog for a time of day, in minutes since midnight."""
-    hour, late = minutes // MINUTES, minutes // MINUTES >= 12
+    hour, late = minutes // 60, minutes >= 12 * 60
     halves = scene.find("PM" if late else "AM", "button")
     shown = hour % 12 or 12 if halves or scene.find("AM", "button") else hour
     for name, number, written in (
@@ -106,8 +105,9 @@ def time_picked(scene: Scene, minutes: int) -> Action:
 
 def is_date(scene: Scene) -> bool:
     """Whether the dialog for a day is open."""
-    return (scene.dialog and scene.find("Next month", "button") is not None) or (
-        scene.dialog and scene.that(lambda node: ", 20" in node.name and node.role == "button") is not None
+    return scene.dialog and (
+        scene.find("Next month", "button") is not None
+        or scene.that(lambda node: node.role == "button" and ", 20" in node.name) is not None
     )
 
 

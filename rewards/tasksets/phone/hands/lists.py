@@ -186,7 +186,7 @@ def _form(
         return pressed(scene, "Delete")
     if (way := filled(scene, values, order)) is not None:
         return way
-    if chip is not None and (way := picked(scene, chip, order, order)) is not None:
+    if chip is not None and (way := picked(scene, chip, order)) is not None:
         return way
     return saved(scene)
 
@@ -254,7 +254,7 @@ def tasks(scene: Scene, dues: Sequence[Due], state: State) -> Action:
         title = scene.find("No due date") or scene.that(
             lambda node: node.role == "text" and ", 20" in node.name
         )
-        ready = chip is None or picked(scene, chip, order, order) is None
+        ready = chip is None or picked(scene, chip, order) is None
         if ready and title is None:
             return scene.scroll()
         if ready and title is not None and title.name != full_day(day):

@@ -80,7 +80,7 @@ def _edit(scene: Scene, due: Due) -> Action:
     order = list(_FORM)
     if (way := filled(scene, values, order)) is not None:
         return way
-    if "data2" in then and (way := picked(scene, _TYPES[int(then["data2"] or 2)], order, order)) is not None:
+    if "data2" in then and (way := picked(scene, _TYPES[int(then["data2"] or 2)], order)) is not None:
         return way
     return saved(scene)
 
@@ -218,7 +218,7 @@ def _send(scene: Scene, wanted: Row, state: State) -> Action:
         return typing(scene, box, body)
     if not known and scene.activity == _HERE and not scene.dialog and scene.title == "Messages":
         return scene.tap_in("Start chat", role="button")
-    return conversation(scene, address, state) if known else BACK  # type: ignore[return-value]
+    return (conversation(scene, address, state) if known else None) or BACK
 
 
 def _forward(scene: Scene, had: Row, wanted: Row, state: State) -> Action:

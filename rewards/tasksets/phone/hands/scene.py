@@ -116,7 +116,13 @@ class Scene:
         body = max(lists, key=lambda node: node.box[2] * node.box[3], default=None)
         left, top, width, height = body.box if body else (0, 0, *self.size)
         half = self.size[1] // 2
-        return Scroll(x=left + width // 2, y=top + height // 2, dy=half if down else -half)
+        x, middle = left + width // 2, top + height // 2
+        sliders = [_with_margin(node.box) for node in self.nodes if node.role == "slider"]
+        for y in sorted(range(top, top + height), key=lambda y: abs(y - middle)):
+            start = y + (half // 2 if down else -half // 2)  # of the finger, which would move a slider
+            if top <= start < top + height and not any(_has(box, x, start) for box in sliders):
+                return Scroll(x=x, y=y, dy=half if down else -half)
+        return Scroll(x=x, y=middle, dy=half if down else -half)
 
     def tap_in(self, name: str, order: Sequence[str] = (), role: str | None = None) -> Action:
         """Tap the element of this name, or scroll towards it: `order` names the list from top to bottom."""
