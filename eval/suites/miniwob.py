@@ -27,7 +27,7 @@ MINIWOB = Suite(
     device="browser",
     screen=(WIDTH, HEIGHT),
     groups={
-        "family": _FAMILY_OF,
+        "family": {**_FAMILY_OF, **dict.fromkeys(UNSOLVED_TASKS, "unsolved")},
         "oracle": {**dict.fromkeys(_FAMILY_OF, "has one"), **dict.fromkeys(UNSOLVED_TASKS, "has none")},
     },
 )
