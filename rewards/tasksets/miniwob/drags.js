@@ -23,7 +23,12 @@
   };
   const item = columns => {
     const items = all('#sortable li'), from = items.findIndex(e => text(e) === /Drag (\S+)/.exec(query())[1]);
-    return into(items, from, place(from, items.length, columns));
+    const to = place(from, items.length, columns);
+    if (columns === 1) return into(items, from, to);
+    // Along the row first, then along the column: the items on the way give way one by one.
+    const start = spot(items[from]), end = spot(items[to]).map((v, i) => v + 5 * Math.sign(v - start[i]));
+    const way = at => [0.1, 0.3, 0.5, 0.7, 0.9, 1, 1].map(t => Math.round(start[at] + t * (end[at] - start[at])));
+    return [{type: 'drag', path: [start, ...way(0).map(x => [x, start[1]]), ...way(1).map(y => [end[0], y])]}];
   };
   const sort = () => {
     const items = all('#sortable li'), numbers = items.map(e => Number(text(e)));
@@ -75,6 +80,7 @@
   const plain = said => said.replace(/\s/g, '');
   const isMarked = range => plain(String(getSelection())) === plain(String(range));
   const mark = range => {
+    if (scrollX) return [{type: 'scroll', x: innerWidth >> 1, y: innerHeight >> 1, dx: -scrollX}];  // by the last drag
     const lines = [...range.getClientRects()], first = lines[0], last = lines.at(-1);
     return drag([first.left + 1, first.top + first.height / 2].map(Math.floor), [last.right + 2, last.top + last.height / 2].map(Math.floor));
   };
@@ -101,11 +107,12 @@
     return press(one(key === 'color' ? '.ql-picker-label' : '.ql-' + key));
   };
   const dots = () => [one('#init-black'), one('#init-blue')].map(e => spot(e));
+  const bare = (x, y) => one('#svg-grid').contains(document.elementFromPoint(x, y));  // the button lies over its edge
   const rightAngle = () => {
     if (one('#blue-circle')) return submit();
     const [[ax, ay], [bx, by]] = dots(), far = Math.hypot(ax - bx, ay - by), svg = one('#svg-grid').getBoundingClientRect();
     const points = [25, -25, 15, -15].map(d => [bx - d * (ay - by) / far, by + d * (ax - bx) / far].map(Math.round));
-    return clickAt(points.find(([x, y]) => x > svg.left + 2 && x < svg.right - 2 && y > svg.top + 2 && y < svg.bottom - 2));
+    return clickAt(points.find(([x, y]) => x > svg.left + 2 && x < svg.right - 2 && y > svg.top + 2 && y < svg.bottom - 2 && bare(x, y)));
   };
   // The pixel that the page itself finds best. A point at the vertex or outside of the angle is none.
   const bisector = () => {
@@ -118,7 +125,7 @@
     };
     let best = [0, 0], least = 360;
     for (let y = Math.ceil(svg.top) + 2; y < svg.bottom - 2; y++)
-      for (let x = Math.ceil(svg.left) + 2; x < svg.right - 2; x++) if (off(x, y) < least) [best, least] = [[x, y], off(x, y)];
+      for (let x = Math.ceil(svg.left) + 2; x < svg.right - 2; x++) if (off(x, y) < least && bare(x, y)) [best, least] = [[x, y], off(x, y)];
     return [...clickAt(best), ...submit()];
   };
   return {

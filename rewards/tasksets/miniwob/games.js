@@ -59,9 +59,11 @@
   const cubes = () => {
     const {down, torqueX, torqueY, positionX, positionY, mouseX, mouseY} = cube.viewport, wanted = text(one('#query .bold'));
     const at = {x: mouseX, y: mouseY}, go = (x, y) => x === mouseX && y === mouseY ? [] : [{type: 'move', x, y}];
-    if (Math.max(Math.abs(torqueX), Math.abs(torqueY)) > 1) return [{type: 'wait', ms: 200}];
-    if (text(one('.cube-image.active')) === wanted)
-      return [...(down ? [{type: 'mouse_up', ...at}] : []), ...go(...touchable(one('#subbtn'))), ...submit()];
+    if (Math.max(Math.abs(torqueX), Math.abs(torqueY)) > 1) return [{type: 'wait', ms: 400}];
+    if (text(one('.cube-image.active')) === wanted) {
+      const there = go(...touchable(one('#subbtn')));  // first: the way to the button must not be a pull
+      return down ? [{type: 'mouse_up', ...at}] : there.length ? there : submit();
+    }
     const [x, y] = FRONT[wanted], upright = turn(positionY, y), aside = x === null ? 0 : turn(positionX, x);
     const pull = angle => Math.round(Math.sign(angle) * (Math.abs(angle) / 1.18 + 5));
     const by = Math.abs(upright) > 20 ? [0, pull(-upright)] : [pull(positionY > 90 && positionY < 270 ? -aside : aside), 0];

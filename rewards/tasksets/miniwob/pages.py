@@ -158,6 +158,7 @@ PARTIAL = frozenset(
         "draw-line",
         "drag-shapes-2",
         "hot-cold",
+        "right-angle",
         "use-colorwheel",
         "use-colorwheel-2",
     }
