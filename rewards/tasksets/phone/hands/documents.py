@@ -50,6 +50,8 @@ def _folder(due: Due) -> str:
 def _make_folder(scene: Scene, due: Due) -> Action:
     if scene.dialog and scene.find("New folder"):
         return asked(scene, "Folder name", text((due.then or {})["path"]).rstrip("/"))
+    if scene.find("New folder", "button"):
+        return pressed(scene, "New folder")
     return _in_folder(scene, [_folder(due)]) or menu(scene, "New folder")
 
 
@@ -106,11 +108,9 @@ def _select(scene: Scene, folder: str, names: Sequence[str]) -> Action | None:
 
 
 def _in_folder(scene: Scene, path: Sequence[str], *, carrying: bool = False) -> Action | None:
-    """Open a folder; None once it is there, or a menu over it."""
+    """Open a folder; None once it is there."""
     if scene.dialog or scene.keyboard:
         return BACK
-    if scene.find("New folder", "button"):
-        return None
     title = scene.title
     if title == path[-1]:
         return None

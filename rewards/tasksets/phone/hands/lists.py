@@ -205,6 +205,8 @@ def recipes(scene: Scene, dues: Sequence[Due], state: State) -> Action:
         return _opened(scene, due, "Recipes", "New recipe", "title", ()) if scene.activity == _MAIN else BACK
     if scene.dialog:
         return pressed(scene, "Delete") if due.then is None and scene.find("Delete recipe?") else BACK
+    if due.then is None and _recipe_menu(scene):
+        return pressed(scene, "Delete") if _shown(scene, due, state) else BACK
     if (way := recipe(scene, due.now, state)) is not None:
         return way
     if due.then is None:
@@ -216,10 +218,15 @@ def recipes(scene: Scene, dues: Sequence[Due], state: State) -> Action:
     return scene.tap_in("Edit", role="button")
 
 
+def _recipe_menu(scene: Scene) -> bool:
+    return scene.find("Delete", "button") is not None and not scene.dialog
+
+
 def recipe(scene: Scene, row: Row, state: State) -> Action | None:
-    """Open a recipe; None once it is there, or a menu over it."""
+    """Open a recipe; None once it is there."""
     if scene.activity == ".RecipeActivity":
-        return None if state[RECIPES.name].get(text(scene.parameters.get("id"))) == row else BACK
+        right = state[RECIPES.name].get(text(scene.parameters.get("id"))) == row
+        return None if right and not _recipe_menu(scene) and not scene.dialog else BACK
     if not _at_list(scene, "Recipes"):
         return BACK
     tab = scene.find("All recipes")

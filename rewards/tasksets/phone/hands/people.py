@@ -44,6 +44,9 @@ def contacts(scene: Scene, dues: Sequence[Due], state: State) -> Action:
         return listed(scene) or scene.tap_in("Create contact", role="button")
     if scene.find("Delete contact?"):
         return pressed(scene, "Delete" if due.then is None and _about(scene, due) else "Cancel")
+    if due.then is None and scene.activity == ".DetailActivity" and scene.find("Delete", "button"):
+        right = state[CONTACTS.name].get(text(scene.parameters.get("id"))) == due.now
+        return pressed(scene, "Delete") if right else BACK
     if (way := contact(scene, text(due.now["display_name"]), names(state))) is not None:
         return way
     if due.then is None:
@@ -56,10 +59,9 @@ def contacts(scene: Scene, dues: Sequence[Due], state: State) -> Action:
 
 
 def contact(scene: Scene, name: str, order: Sequence[str] = ()) -> Action | None:
-    """Open a contact; None once it is there, or a menu over it."""
+    """Open a contact; None once it is there."""
     if scene.activity == ".DetailActivity":
-        menu_open = scene.find("Delete", "button") and not scene.find("Edit contact", "button")
-        return None if menu_open or scene.find(name) else BACK
+        return BACK if scene.dialog or not scene.find(name) else None
     return listed(scene) or scene.tap_in(name, order)
 
 

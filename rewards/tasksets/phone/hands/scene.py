@@ -12,6 +12,7 @@ from guiagent.types import Box, Node
 LAUNCHER = "com.android.launcher3"
 _PLACES = (0.5, 0.25, 0.75, 0.1)  # of an element's width, from the left: where a finger may touch it
 THIN = 8  # pixels: less of an element than this is no place to touch
+_BAR = 16  # pixels around the words of a bar
 _MARGIN = 5  # pixels beside what must not be touched: a dialect rounds places
 BACK, HOME = PressButton(button="back"), PressButton(button="home")
 
@@ -117,10 +118,13 @@ class Scene:
         left, top, width, height = body.box if body else (0, 0, *self.size)
         half = self.size[1] // 2
         x, middle = left + width // 2, top + height // 2
-        sliders = [_with_margin(node.box) for node in self.nodes if node.role == "slider"]
+        shut = [_with_margin(node.box) for node in self.nodes if node.role == "slider"]
+        if body is not None:  # what lies over the list, such as the bar that says what was done
+            after = self.nodes[self.nodes.index(body) + 1 :]
+            shut += [_with_margin(node.box, _BAR) for node in after if not self._within(node, body)]
         for y in sorted(range(top, top + height), key=lambda y: abs(y - middle)):
             start = y + (half // 2 if down else -half // 2)  # of the finger, which would move a slider
-            if top <= start < top + height and not any(_has(box, x, start) for box in sliders):
+            if top <= start < top + height and not any(_has(box, x, start) for box in shut):
                 return Scroll(x=x, y=y, dy=half if down else -half)
         return Scroll(x=x, y=middle, dy=half if down else -half)
 
@@ -161,9 +165,9 @@ class Scene:
         return False
 
 
-def _with_margin(box: Box) -> Box:
+def _with_margin(box: Box, margin: int = _MARGIN) -> Box:
     left, top, width, height = box
-    return left - _MARGIN, top - _MARGIN, width + 2 * _MARGIN, height + 2 * _MARGIN
+    return left - margin, top - margin, width + 2 * margin, height + 2 * margin
 
 
 def _overlap(one: Box, other: Box) -> bool:
