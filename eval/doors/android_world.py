@@ -145,8 +145,7 @@ class AndroidWorldEnv:
         said = _as_dict(action)
         element = self._element(said)
         if element is not None and said.get("action_type") != "scroll":
-            x, y = element.bbox_pixels.center
-            said |= {"x": x, "y": y}
+            said |= dict(zip("xy", _middle(element.bbox_pixels), strict=True))
         actions = androidworld.actions_of(said, self._size)
         if element is not None:
             actions = [_within(one, element.bbox_pixels) for one in actions]
@@ -262,9 +261,18 @@ def _within(action: Action, box: BoundingBox) -> Action:
     """A scroll over half of an element instead of half of the screen; any other action as it is."""
     if not isinstance(action, Scroll):
         return action
-    x, y = (int(one) for one in box.center)
+    x, y = _middle(box)
     dx, dy = ((way > 0) - (way < 0) for way in (action.dx, action.dy))
     return Scroll(x=x, y=y, dx=dx * int(box.width // 2), dy=dy * int(box.height // 2))
+
+
+def _middle(box: BoundingBox) -> tuple[int, int]:
+    """The pixel in the middle of a box; of two, the one to the left or above, as in AndroidWorld itself.
+
+    Format: android_world, `env/actuation.py`. Rounding halves to even would leave a box of one pixel.
+    """
+    x, y = box.center
+    return int(x), int(y)
 
 
 def _as_dict(action: Any) -> dict[str, Any]:
