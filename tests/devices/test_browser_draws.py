@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from devices.chromium.process import headless_shell
 from devices.drivers.browser.device import BrowserDevice
-from guiagent.actions import Click, KeyChord
+from guiagent.actions import Click, KeyChord, Scroll
 from guiagent.errors import MissingProgram
 from guiagent.types import ObserveSpec, ResetSpec
 from rewards.tasksets.miniwob import MiniWob
@@ -108,3 +108,12 @@ async def test_the_count_of_frames_begins_anew_with_each_document(device: Browse
         assert shown.frame == (await device.observe(PNG)).frame
         assert spent.since()["Page.navigate"] == 0
     assert (await device.reset(0, ResetSpec(), PNG)).frame != shown.frame
+
+
+async def test_scripts_see_where_a_scroll_went_as_the_picture_does(device: BrowserDevice) -> None:
+    page = "<div id=list style='height: 150px; overflow: auto'><div style='height: 3000px'>a</div></div>"
+    spec = ObserveSpec(probes={"top": "list.scrollTop"})
+    for _ in range(5):
+        await device.reset(0, document(page), PNG)
+        shown = await device.act([Scroll(x=80, y=80, dx=0, dy=300)], spec)
+        assert shown.probes["top"] == 300

@@ -261,6 +261,8 @@ class Page:
 
     def _input(self, method: str, event: Json) -> asyncio.Future[Json]:
         """Send an input event; during a drag, a mouse move or release becomes a drag event."""
+        if event.get("type") == "mouseWheel":
+            self._asked = None  # scripts read the old place until the frame that scrolls was drawn
         kinds = _DRAG_EVENTS.get(event.get("type", ""))
         if self._dragged is None or kinds is None:
             return self.post(method, event)
