@@ -11,11 +11,10 @@ from typing import Any
 
 from eval.doors.play import play, told
 from eval.stepping import SuiteTasks
-from guiagent.actions import ACTIONS
 from guiagent.client.sync import connect
-from guiagent.dialects import Dialect, find_dialect
+from guiagent.dialects import Dialect, find_dialect, replies
 from guiagent.dialects.prompts import messages
-from guiagent.errors import DialectError, MissingProgram
+from guiagent.errors import MissingProgram
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyOutput
 
@@ -125,11 +124,7 @@ class _InspectPolicy:
             self.limit = limit
             return PolicyOutput("", error=str(limit))
         output = PolicyOutput(answered.completion)
-        try:
-            actions = self._dialect.parse(output.text, (observation.width, observation.height))
-            output.actions = ACTIONS.dump_python(actions, mode="json")
-        except DialectError as error:
-            output.error = str(error)
+        replies.read(output, self._dialect, (observation.width, observation.height))
         return output
 
     def forget(self, episode: str) -> None:

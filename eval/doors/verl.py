@@ -18,12 +18,11 @@ from PIL import Image
 from eval.doors.play import play, told
 from eval.doors.tools import untagged
 from eval.stepping import SuiteTasks
-from guiagent.actions import ACTIONS
 from guiagent.client.sync import connect
-from guiagent.dialects import find_dialect
+from guiagent.dialects import find_dialect, replies
 from guiagent.dialects.coordinates import CoordinateSpace
 from guiagent.dialects.prompts import Message, messages
-from guiagent.errors import DialectError, Fault, FaultError, InfrastructureError, MissingProgram, UsageError
+from guiagent.errors import Fault, FaultError, InfrastructureError, MissingProgram, UsageError
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyOutput
 from guiagent.wire import Endpoint
@@ -145,11 +144,7 @@ class _Rollout:
         if not await self._show(instruction, history, observation):
             return PolicyOutput("", error="the conversation has no room for another screenshot")
         output = PolicyOutput(await self._sample())
-        try:
-            actions = self._loop.dialect.parse(output.text, (observation.width, observation.height))
-            output.actions = ACTIONS.dump_python(actions, mode="json")
-        except DialectError as error:
-            output.error = str(error)
+        replies.read(output, self._loop.dialect, (observation.width, observation.height))
         return output
 
     def forget(self, episode: str) -> None:

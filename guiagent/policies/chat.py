@@ -9,10 +9,9 @@ from typing import Annotated, Any
 import httpx
 import msgspec
 
-from guiagent.actions import ACTIONS
-from guiagent.dialects import Dialect
+from guiagent.dialects import Dialect, replies
 from guiagent.dialects.prompts import messages
-from guiagent.errors import DECODE_ERRORS, DialectError, Fault, FaultError, InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, Fault, FaultError, InfrastructureError, UsageError
 from guiagent.patience import LONGEST_PAUSE_S, Patience
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyOutput
@@ -106,11 +105,7 @@ class ChatPolicy:
         )
         completion = await self._complete({**self._settings, "messages": conversation})
         step = PolicyOutput(completion.choices[0].message.content or "")
-        try:
-            actions = self._dialect.parse(step.text, (observation.width, observation.height))
-            step.actions = ACTIONS.dump_python(actions, mode="json")
-        except DialectError as error:
-            step.error = str(error)
+        replies.read(step, self._dialect, (observation.width, observation.height))
         self._keep_tokens(episode, step, completion, is_first=not history)
         return step
 

@@ -7,8 +7,8 @@ exact token sequences that were sampled in.
 import asyncio
 from collections.abc import Sequence
 
-from guiagent.actions import ACTIONS
-from guiagent.errors import DialectError, Fault, FaultError
+from guiagent.dialects import replies
+from guiagent.errors import Fault, FaultError
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyOutput
 from training.config import HistoryConfig
@@ -61,11 +61,7 @@ class EnginePolicy:
             images=added.images,
             fresh=added.fresh,
         )
-        try:
-            actions = self.encoder.dialect.parse(step.text, (observation.width, observation.height))
-            step.actions = ACTIONS.dump_python(actions, mode="json")
-        except DialectError as error:
-            step.error = str(error)
+        replies.read(step, self.encoder.dialect, (observation.width, observation.height))
         return step
 
     def forget(self, episode: str) -> None:
