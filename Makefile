@@ -34,7 +34,7 @@ test-doors: setup  ## the doors, each with the packages of others that come in b
 drill: setup  ## the long fault drills, counted, and vLLM where scripts/vllm has made its environment
 	@scripts/farm browser desktop phone vm images pool tests || $(MISSING)
 	@scripts/qwen
-	$(BIN)/python -m pytest -m "drill or vllm" -o timeout=3600
+	$(BIN)/python -m pytest -m "drill or vllm" -o timeout=3600 -o faulthandler_timeout=3660
 	$(BIN)/python -m tests.drills all
 
 check: setup  ## style, types and layers

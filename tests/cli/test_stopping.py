@@ -13,8 +13,10 @@ import pytest
 
 from eval.suites import find_suite
 from guiagent.cli.common.stopping import cancelled_by_signals
+from guiagent.cli.evaluate.audit import audit_suite
 from guiagent.client import local_pool
 from guiagent.client.local_pool import pool_beside
+from guiagent.errors import UsageError
 
 _SOON_S = 10.0
 
@@ -53,6 +55,24 @@ def test_an_audit_that_is_stopped_says_what_it_proved(tmp_path: Path) -> None:
     assert total.startswith(f"{proved} proofs, {proved} sound, in ")
     assert f"stopped with {proofs - proved} of {proofs} proofs to do" in said
     assert list(tmp_path.glob("guiagent-pool-*")) == []  # its pool ended before it, in order
+
+
+def test_an_audit_goes_on_from_the_proofs_in_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = find_suite("lab").tasks[:2]
+    assert audit_suite("lab", [first], seeds=1, devices=1, folder=tmp_path)
+    [row, _] = capsys.readouterr().out.splitlines()
+    with (tmp_path / "proofs.jsonl").open("ab") as file:
+        file.write(b'{"suite": "torn by a ki')
+
+    assert audit_suite("lab", [first, second], seeds=1, devices=1, folder=tmp_path)
+    known, new, total = capsys.readouterr().out.splitlines()
+    assert known == row and new.startswith(f"{second}  seed ")
+    assert total.startswith("2 proofs, 2 sound, 1 of them kept from before, in ")
+
+    with pytest.raises(UsageError, match="another version of the suite, or of other agents"):
+        audit_suite("lab", [first], seeds=1, devices=1, folder=tmp_path, exploits=False)
 
 
 def test_an_evaluation_that_is_stopped_goes_on_later(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from rich.console import Console
 
@@ -15,6 +16,7 @@ from eval.suites.suite import Suite
 from guiagent.cli.common.farm import suite_farm
 from guiagent.cli.common.stopping import cancelled_by_signals
 from guiagent.cli.common.terminal import terminal
+from guiagent.cli.evaluate.proofs import Proofs
 from guiagent.client.play import LOST, DeviceSlot, play
 from guiagent.client.still import StillSlot
 from guiagent.errors import Fault, FaultError, StoppedError, UsageError
@@ -32,14 +34,18 @@ def audit_suite(
     only: list[str],
     seeds: int | None,
     devices: int,
+    folder: Path | None = None,
     *,
     oracle_alone: bool = False,
     exploits: bool = True,
 ) -> bool:
     """Print a row per proof, and how many are sound, also after Ctrl-C or SIGTERM; return whether all are.
 
+    With `folder`, each proof is kept there as it is made, and those that are there are not made again.
+
     Raises:
-        UsageError: the suite or a task is unknown; or, with `oracle_alone`, tasks have no oracle.
+        UsageError: the suite or a task is unknown; with `oracle_alone`, tasks have no oracle; or `folder` has
+            proofs of another version of the suite, or of other agents.
         StoppedError: it was asked to stop.
     """
     suite, taskset = find_suite(name), find_taskset(find_suite(name).taskset)
@@ -51,15 +57,19 @@ def audit_suite(
     if oracle_alone and bare:
         raise UsageError(f"{len(bare)} tasks of {name} have no oracle, such as {bare[0]}")
     prove = _oracle_of if oracle_alone else partial(audit, exploits=exploits)
-    run = _Audit(suite.only(only) if only else suite, taskset, devices, prove, terminal())
+    played = "nobody" if oracle_alone else "all" if exploits else "all but exploits"
     began = time.monotonic()
-    try:
-        asyncio.run(run.over(jobs))
-    except asyncio.CancelledError as error:
-        left = f"{len(jobs) - run.proved} of {len(jobs)} proofs"
-        raise StoppedError(f"stopped with {left} to do; --task proves single tasks") from error
-    finally:
-        run.console.print(f"{run}, in {time.monotonic() - began:.0f} s")
+    with Proofs(folder, suite.digest, played) as proofs:
+        run = _Audit(suite.only(only) if only else suite, taskset, devices, prove, terminal(), proofs)
+        try:
+            if todo := run.still_of(jobs):
+                asyncio.run(run.over(todo))
+        except asyncio.CancelledError as error:
+            left = f"{len(jobs) - run.proved} of {len(jobs)} proofs"
+            way_on = "the same command goes on" if folder else "--run FOLDER keeps what was proved"
+            raise StoppedError(f"stopped with {left} to do; {way_on}") from error
+        finally:
+            run.console.print(f"{run}, in {time.monotonic() - began:.0f} s")
     return run.unsound == 0
 
 
@@ -76,6 +86,8 @@ class _Audit:
     devices: int
     proof: Callable[[Callable[[], Task], Device], Awaitable[Proof]]
     console: Console
+    proofs: Proofs
+    before: int = 0  # proofs that were there
     proved: int = 0
     unsound: int = 0
     again: int = 0  # proofs that needed more than one try
@@ -85,7 +97,16 @@ class _Audit:
     def __str__(self) -> str:
         tried = f", {self.again} of them after another try" if self.again else ""
         bare = f", {self.bare} of them without an oracle" if self.bare else ""
-        return f"{self.proved} proofs, {self.proved - self.unsound} sound{bare}{tried}"
+        before = f", {self.before} of them kept from before" if self.before else ""
+        return f"{self.proved} proofs, {self.proved - self.unsound} sound{bare}{tried}{before}"
+
+    def still_of(self, jobs: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Those that are to be proved yet; of the others the rows are printed."""
+        for job in jobs:
+            if known := self.proofs.found.get(job):
+                self.before += 1
+                self._tell(job, known.proof, known.faults)
+        return [job for job in jobs if job not in self.proofs.found]
 
     async def over(self, jobs: Sequence[tuple[str, int]]) -> None:
         with cancelled_by_signals():
@@ -111,16 +132,21 @@ class _Audit:
                     return True
                 if proof.origin == "farm":  # nor would the other tasks find a device
                     raise
+        if isinstance(proof, Proof):
+            self.proofs.keep(proof, self._faults[job])
+        self._tell(job, proof, self._faults[job])
+        await slot.close()  # every proof begins on a device that nobody has used
+        return False
+
+    def _tell(self, job: tuple[str, int], proof: Proof | Fault, faults: Sequence[Fault]) -> None:
         self.proved += 1
         self.unsound += isinstance(proof, Fault) or bool(proof.failures)
-        self.again += bool(self._faults[job])
+        self.again += bool(faults)
         self.bare += isinstance(proof, Proof) and not proof.provable
-        row = _row(*job, proof, self._faults[job])
+        row = _row(*job, proof, faults)
         if found := ", ".join(flaw.name for flaw in flaws_of(self.taskset.task(*job))):
             row += f"; flaws of its file: {found}"
         self.console.print(row, soft_wrap=True, highlight=False)
-        await slot.close()  # every proof begins on a device that nobody has used
-        return False
 
 
 def _row(task: str, seed: int, proof: Proof | Fault, faults: Sequence[Fault]) -> str:

@@ -60,6 +60,9 @@ def audit(
         bool, typer.Option("--oracle-alone", help="Only see whether every task can be done.")
     ] = False,
     exploits: Annotated[bool, typer.Option(help="Also play the agents that try to cheat.")] = True,
+    run: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the proofs; the same command goes on from them.")
+    ] = None,
 ) -> None:
     """Prove tasks' checks on real devices: the oracle scores 1, mutants, null agents and exploits do not.
 
@@ -68,7 +71,8 @@ def audit(
     """
     from guiagent.cli.evaluate.audit import audit_suite
 
-    if not audit_suite(suite, task or [], seeds, devices, oracle_alone=oracle_alone, exploits=exploits):
+    sound = audit_suite(suite, task or [], seeds, devices, run, oracle_alone=oracle_alone, exploits=exploits)
+    if not sound:
         raise typer.Exit(1)
 
 
