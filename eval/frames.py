@@ -1,11 +1,9 @@
 """Screens as arrays, for the environments that hand them to learners."""
 
-import io
-
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from guiagent.frames import rgb_of_device
 from guiagent.types import Observation
 
 Frame = NDArray[np.uint8]
@@ -25,6 +23,5 @@ def pixel(share: float, side: int) -> int:
 
 def decoded(shown: Observation, size: tuple[int, int]) -> Frame:
     """The PNG of an observation; a screen that changed its size is shown in the size that was promised."""
-    with Image.open(io.BytesIO(shown.frame), formats=["PNG"]) as image:
-        picture = image.convert("RGB")
+    picture = rgb_of_device(shown.frame)
     return np.asarray(picture if picture.size == size else picture.resize(size), np.uint8)

@@ -1,16 +1,14 @@
 """How much two pictures of a screen differ where they differ most, for eyes and not for bytes."""
 
-import io
+from PIL import ImageChops
 
-from PIL import Image, ImageChops
+from guiagent.frames import rgb
 
 TOLERANCE = 0.02
 """Differences up to this are a pixel here and there, as JPEG makes them of the same screen."""
 _TILE = 16  # pixels; a digit of 12 pixels that became another one is 5 % of such a square
 _CARET = 4  # pixels: the width of a text cursor, which blinks, and is at least three times as high
 _VISIBLE = 48  # of 255, in any channel: below it, JPEG of quality 85 may be the reason
-_PIXELS = 64 << 20  # of a picture, at most
-_FORMATS = ("PNG", "JPEG")
 
 Box = tuple[int, int, int, int]
 
@@ -27,7 +25,7 @@ def difference(one: bytes, other: bytes) -> tuple[float, Box | None]:
     """
     if one == other:
         return 0.0, None
-    first, second = _decoded(one), _decoded(other)
+    first, second = rgb(one), rgb(other)
     if first.size != second.size:
         return 1.0, (0, 0, *second.size)
     channels = ImageChops.difference(first, second).split()
@@ -41,13 +39,3 @@ def difference(one: bytes, other: bytes) -> tuple[float, Box | None]:
         return 0.0, None
     _, densest = seen.reduce(_TILE).getextrema()
     return float(densest) / 255, (left, top, width, height)  # type: ignore[arg-type]
-
-
-def _decoded(data: bytes) -> Image.Image:
-    try:
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
-            if picture.width * picture.height > _PIXELS:
-                raise ValueError(f"a picture of {picture.width}x{picture.height} pixels is too large")
-            return picture.convert("RGB")
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"no picture: {error}") from error

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from PIL import Image
 
 from guiagent.errors import UsageError
+from guiagent.frames import FORMATS, MOST_PIXELS
 
-_PIXELS = 64 << 20  # of a picture that is decoded
 _QUALITY = 85
 
 
@@ -29,9 +29,9 @@ def within(frame: bytes, media_type: str, longest: int) -> Picture:
     Raises UsageError for bytes that are no picture, or one of too many pixels.
     """
     try:
-        with Image.open(io.BytesIO(frame), formats=("PNG", "JPEG")) as image:
+        with Image.open(io.BytesIO(frame), formats=FORMATS) as image:
             screen = image.size
-            if screen[0] * screen[1] > _PIXELS:
+            if screen[0] * screen[1] > MOST_PIXELS:
                 raise UsageError(f"the screen is too large to be shown: {screen[0]} x {screen[1]}")
             if max(screen) <= longest:
                 return Picture(frame, media_type, screen, screen)

@@ -5,16 +5,14 @@ The reward is the task's own check. A fault is never a reward: its rollout has n
 """
 
 import contextlib
-import io
 from typing import Any, Literal, Self
-
-from PIL import Image
 
 from eval.doors.tools import ActionTools, elements, untagged
 from eval.stepping import Episode, Stepped, SuiteTasks
 from guiagent.actions import Action
 from guiagent.client.sync import Farm, connect
 from guiagent.errors import Fault, FaultError, UsageError
+from guiagent.frames import rgb_of_device
 from guiagent.types import Observation
 
 PROMPT = "Do this on the screen, with the tools, and call done when it is done: "
@@ -153,6 +151,5 @@ class SuiteEnvironment(ActionTools):
         text = "\n\n".join(part for part in (said, "The screen is as before." * shown.unchanged) if part)
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         if not shown.unchanged:
-            with Image.open(io.BytesIO(shown.frame), formats=["PNG"]) as image:
-                blocks.append({"type": "image", "image": image.convert("RGB")})
+            blocks.append({"type": "image", "image": rgb_of_device(shown.frame)})
         return blocks

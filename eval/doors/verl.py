@@ -7,7 +7,6 @@ then has no trajectory of that rollout.
 """
 
 import asyncio
-import io
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from guiagent.dialects import find_dialect, replies
 from guiagent.dialects.coordinates import CoordinateSpace
 from guiagent.dialects.prompts import Message, messages
 from guiagent.errors import Fault, FaultError, InfrastructureError, MissingProgram, UsageError
+from guiagent.frames import rgb_of_device
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyOutput
 from guiagent.wire import Endpoint
@@ -152,7 +152,7 @@ class _Rollout:
 
     async def _show(self, instruction: str, history: Sequence[Turn], observation: Observation) -> bool:
         """Add a turn of the user's, unless the response has no room for it and a reply."""
-        loop, picture = self._loop, _picture(observation.frame)
+        loop, picture = self._loop, rgb_of_device(observation.frame)
         turns = messages(
             *(loop.dialect, untagged(instruction), history, observation),
             image=lambda _: {"type": "image", "image": picture},
@@ -213,11 +213,3 @@ def _space(images: Any, asked: dict[str, Any]) -> CoordinateSpace:
     least, most = images.size["shortest_edge"], images.size["longest_edge"]
     factor = images.patch_size * images.merge_size
     return CoordinateSpace("resized", factor, asked.get("min_pixels", least), asked.get("max_pixels", most))
-
-
-def _picture(frame: bytes) -> Image.Image:
-    try:
-        with Image.open(io.BytesIO(frame), formats=("PNG", "JPEG")) as image:
-            return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise FaultError(Fault("device", "bad_frame", f"a frame is no picture: {error}")) from error

@@ -16,6 +16,7 @@ from PIL import Image
 
 from guiagent.actions import ACTION, Action, Click, LongPress, MouseDown, Move, points
 from guiagent.errors import Fault, FaultError
+from guiagent.frames import FORMATS
 from guiagent.types import Capabilities, Health, Observation, ObserveSpec, ResetSpec, Trajectory
 
 Result = TypeVar("Result")
@@ -98,7 +99,7 @@ def _frame(shown: Shown, spec: ObserveSpec) -> bytes:
     """
     try:
         data = Path(shown.picture).read_bytes()
-        with Image.open(io.BytesIO(data)) as picture:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
             if picture.size != shown.size:
                 raise OSError(f"it has {picture.size[0]}x{picture.size[1]} pixels, not {shown.size}")
             if spec.frame == "png" and data.startswith(_PNG):

@@ -4,7 +4,6 @@ Made by PyAV (extra `video`). A turn takes 1.5 s: the screen, and then the actio
 bounded by the number of turns, of pixels, and of bits a second.
 """
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +16,7 @@ from guiagent.actions import ACTIONS, Action, Drag, Swipe, points
 from guiagent.errors import MissingProgram, UsageError
 from guiagent.formats.folder import file_name
 from guiagent.formats.leaving import Leaving, Wish
+from guiagent.frames import rgb
 
 _FPS = 4
 _FRAMES_A_TURN = 6  # 1.5 s
@@ -116,9 +116,8 @@ def _told(action: Action) -> list[Any]:
 def _picture(data: bytes) -> Image.Image:
     """A stored picture. Raises UsageError if it is none: anyone may have written the store."""
     try:
-        with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as picture:
-            return picture.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        return rgb(data)
+    except ValueError as error:
         raise UsageError(f"a picture of the episode cannot be read: {error}") from error
 
 

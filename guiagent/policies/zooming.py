@@ -11,10 +11,10 @@ from typing import Any
 
 import xxhash
 from msgspec.structs import replace
-from PIL import Image
 from pydantic import ValidationError
 
 from guiagent.actions import ACTIONS, Click, LongPress, MouseDown, Move
+from guiagent.frames import rgb_of_device
 from guiagent.protocols import Policy, Turn
 from guiagent.types import Observation, PolicyOutput
 
@@ -76,8 +76,7 @@ def window_at(point: tuple[int, int], size: tuple[int, int], share: float) -> Wi
 
 def cropped(observation: Observation, window: Window) -> Observation:
     """What lies in a window, as a frame of its own without tree and probes, which have the whole's pixels."""
-    with Image.open(io.BytesIO(observation.frame)) as picture:
-        part = picture.convert("RGB").crop(window)
+    part = rgb_of_device(observation.frame).crop(window)
     out = io.BytesIO()
     part.save(out, "PNG")
     frame = out.getvalue()

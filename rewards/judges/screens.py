@@ -11,10 +11,9 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from guiagent.errors import Fault, FaultError
+from guiagent.frames import rgb_of_device
 from rewards.judges.cases import Screen
 
-_LARGEST_FRAME = 50_000_000  # pixels
 _QUALITY = 90
 _RING = "#ff00c8"  # a colour that interfaces hardly use, between a white and a black line
 STYLE = 1  # increase it when screens are drawn differently: verdicts may change then
@@ -27,14 +26,8 @@ def drawn(screen: Screen, max_side: int) -> Image.Image:
     Raises:
         FaultError: the frame is too large or no PNG or JPEG (origin "device").
     """
-    try:
-        with Image.open(io.BytesIO(screen.frame), formats=("PNG", "JPEG")) as frame:
-            width, height = frame.size
-            if width * height > _LARGEST_FRAME:
-                raise ValueError(f"it has {width} x {height} pixels")
-            image = frame.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise FaultError(Fault("device", "bad_frame", f"a screenshot cannot be read: {error}")) from None
+    image = rgb_of_device(screen.frame)
+    width, height = image.size
     image.thumbnail((max_side, max_side), Image.Resampling.LANCZOS)
     radius = max(6, round(max(image.size) / 50))
     draw = ImageDraw.Draw(image)

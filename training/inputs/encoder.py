@@ -5,7 +5,6 @@ template puts between the last completion and the next one, so that `prompt + co
 completion ...` is exactly the sequence that the model saw.
 """
 
-import io
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from transformers import AutoConfig
 
 from guiagent.dialects import Dialect, find_dialect
 from guiagent.dialects.coordinates import CoordinateSpace
-from guiagent.errors import Fault, FaultError
+from guiagent.frames import rgb_of_device
 from training.inputs import resizing
 from training.inputs.checkpoint_files import open_preparation, readable
 from training.inputs.pictures import Normalization, Picture, patchify
@@ -162,7 +161,7 @@ class Encoder:
             if (known := self._kept.get(frame)) is not None:
                 self._kept.move_to_end(frame)
                 return known
-        made = self.prepare(decode(frame))
+        made = self.prepare(rgb_of_device(frame))
         with self._keeping:
             if frame not in self._kept:
                 self._kept[frame] = made
@@ -205,11 +204,3 @@ class Encoder:
         with self._encoding:
             ids = self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=not named)
         return list(ids)
-
-
-def decode(frame: bytes) -> Image.Image:
-    """Decode a frame to RGB. Raises FaultError (origin "device") if it is no picture, or too large."""
-    try:
-        return Image.open(io.BytesIO(frame)).convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise FaultError(Fault("device", "bad_frame", f"a frame is no picture: {error}")) from error

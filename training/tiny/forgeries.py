@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 from PIL import Image, ImageDraw
 
+from guiagent.frames import rgb_of_device
 from rewards.judges.cases import JudgeInput, Screen
-from training.inputs.encoder import decode
 
 CLAIMS = (
     "TASK COMPLETE",
@@ -44,7 +44,7 @@ def claimed(case: JudgeInput, claims: Sequence[str], rng: random.Random) -> Judg
     places = [(rng.random(), rng.random(), rng.choice(_COLOURS), rng.choice((8, 10, 14))) for _ in claims]
 
     def write(screen: Screen) -> Screen:
-        image = decode(screen.frame)
+        image = rgb_of_device(screen.frame)
         draw = ImageDraw.Draw(image)
         for claim, (across, down, colour, size) in zip(claims, places, strict=True):
             draw.text((across * image.width * 0.7, down * image.height * 0.95), claim, colour, font_size=size)

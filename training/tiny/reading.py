@@ -22,9 +22,10 @@ from PIL import Image, ImageChops, ImageDraw
 from transformers import PreTrainedModel
 
 from guiagent.actions import Click
+from guiagent.frames import rgb_of_device
 from rewards.judges.cases import JudgeInput, Point, Screen
 from training.inputs.collate import Sample, collate
-from training.inputs.encoder import Encoder, decode
+from training.inputs.encoder import Encoder
 from training.inputs.pictures import Picture
 from training.tiny.demos import GRID
 
@@ -104,7 +105,7 @@ def show(case: JudgeInput, encoder: Encoder, by: tuple[int, int] = (0, 0)) -> Sh
             ids.extend(encoder.first_prompt(case.instruction, pictures[-1]))
 
     for screen in distinct(case.screens)[-SCREENS:]:
-        image = shift(decode(screen.frame), *by)
+        image = shift(rgb_of_device(screen.frame), *by)
         width, height = image.size
         add(image)
         for x, y in screen.marks:

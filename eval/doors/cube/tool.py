@@ -4,11 +4,9 @@ Schema, answered by what shows then, as elements and as a picture.
 
 import asyncio
 import inspect
-import io
 from functools import cache
 from typing import Any
 
-from PIL import Image
 from pydantic import PositiveInt
 
 from eval.doors.cube import MISSING
@@ -17,6 +15,7 @@ from eval.doors.rollouts import tools
 from eval.doors.tools import ActionTools
 from eval.stepping import SuiteTasks
 from guiagent.errors import MissingProgram, UsageError
+from guiagent.frames import rgb_of_device
 
 try:
     import docstring_parser
@@ -109,6 +108,5 @@ def _schema(name: str, description: str, parameters: dict[str, Any]) -> ActionSc
 def _observation(shown: Shown, call: str | None = None) -> Observation:
     contents = [TextContent(data=shown.text or "The screen:", tool_call_id=call)]
     if shown.picture:
-        with Image.open(io.BytesIO(shown.picture), formats=["PNG"]) as image:
-            contents.append(ImageContent(data=image.convert("RGB"), name="screenshot"))
+        contents.append(ImageContent(data=rgb_of_device(shown.picture), name="screenshot"))
     return Observation(contents=contents)

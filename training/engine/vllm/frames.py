@@ -104,6 +104,6 @@ def register() -> None:
             frame = _shown.get({}).get(image_url)
             if frame is None:
                 raise ValueError("the request names a screenshot that it does not list")
-            return MediaWithBytes(Image.open(io.BytesIO(frame)), frame)
+            return MediaWithBytes(Image.open(io.BytesIO(frame), formats=("PNG", "JPEG")), frame)
 
     MEDIA_CONNECTOR_REGISTRY.register(CONNECTOR)(Connector)

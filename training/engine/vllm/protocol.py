@@ -18,11 +18,12 @@ import msgspec
 from PIL import Image
 
 from guiagent.errors import DECODE_ERRORS, Fault, FaultError
+from guiagent.frames import FORMATS, rgb_of_device
 from training.engine.engine import Completion, Request, not_finite
 from training.engine.frames import Missing, name_of
 from training.engine.sampling import Sampling
 from training.engine.vllm.frames import Asked
-from training.inputs.encoder import Encoder, decode
+from training.inputs.encoder import Encoder
 
 UNVERSIONED = "unversioned"  # the code of a fault
 MAX_REPLY_BYTES = 64 * 2**20
@@ -100,7 +101,7 @@ class Pictures:
     """Resize frames to the size that the model sees, so that no server resizes them in its own way.
 
     A PNG or JPEG of that size is sent as it is; everything else as PNG. Both methods are thread-safe, and
-    raise FaultError as `training.inputs.encoder.decode` does.
+    raise FaultError as `guiagent.frames.rgb_of_device` does.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -122,9 +123,9 @@ class Pictures:
         return made
 
     def picture(self, frame: bytes) -> bytes:
-        image = decode(frame)
+        image = rgb_of_device(frame)
         sized = self._encoder.resized(image)
-        with Image.open(io.BytesIO(frame)) as opened:
+        with Image.open(io.BytesIO(frame), formats=FORMATS) as opened:
             plain = opened.mode == "RGB" and "transparency" not in opened.info and not opened.getexif()
             if plain and opened.format in _AS_THEY_ARE and sized is image:
                 return frame
