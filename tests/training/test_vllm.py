@@ -25,6 +25,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from guiagent.errors import FaultError, InfrastructureError, UsageError
+from guiagent.frames import rgb_of_device
 from guiagent.patience import Patience
 from tests.support.conversing import screen
 from tests.support.vllm_stand_in import Answer, Body, StandIn, stand_in
@@ -43,7 +44,7 @@ from training.engine.vllm.frames import PATH, Asked
 from training.engine.vllm.replica import RemoteServer
 from training.engine.vllm.server import ServerConfig, VllmServer
 from training.engine.weights import WeightWriter, checkpoint_state
-from training.inputs.encoder import Encoder, decode
+from training.inputs.encoder import Encoder
 
 AS_IT_IS, GREEDY = Sampling(), Sampling(temperature=0.0)
 SAFE_ORDER = [
@@ -113,7 +114,7 @@ def test_what_narrows_the_draw_is_asked_for_and_its_log_probabilities_are_not_th
 
 @pytest.mark.parametrize("kind", ["png", "jpeg", "alpha", "palette", "turned", "large"])
 def test_a_picture_travels_as_the_model_sees_it(encoder, kind):
-    image = decode(screen(1, (1500, 700) if kind == "large" else (96, 64)).frame)
+    image = rgb_of_device(screen(1, (1500, 700) if kind == "large" else (96, 64)).frame)
     data = io.BytesIO()
     if kind == "jpeg":
         image.save(data, "JPEG")
@@ -133,7 +134,7 @@ def test_a_picture_travels_as_the_model_sees_it(encoder, kind):
     assert pictures.name(data.getvalue()) == pictures.name(data.getvalue()) == name_of(sent)
     with Image.open(io.BytesIO(sent)) as opened:
         assert opened.mode == "RGB" and not opened.getexif()
-        assert opened.tobytes() == encoder.resized(decode(data.getvalue())).tobytes()
+        assert opened.tobytes() == encoder.resized(rgb_of_device(data.getvalue())).tobytes()
     assert (sent == data.getvalue()) == (kind in ("png", "jpeg"))
 
 

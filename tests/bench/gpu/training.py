@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
+from guiagent.frames import rgb_of_device
 from guiagent.types import PolicyOutput, Score, Step, Trajectory
 from tests.bench.accelerators import finished, peak_bytes, reset_peak, seconds
 from tests.bench.gpu.scale import INSTRUCTION, Layout, Machine, Scale, checkpoint
@@ -26,7 +27,7 @@ from training.config import UpdateConfig
 from training.dry_run import memory
 from training.inputs.collate import Sample, collate
 from training.inputs.contexts import contexts
-from training.inputs.encoder import Encoder, decode
+from training.inputs.encoder import Encoder
 from training.learner.learner import Learner
 from training.model.architecture import Architecture
 from training.model.network import Placement
@@ -89,7 +90,7 @@ def _rows(scale: Scale, layout: Layout, machine: Machine, encoder: Encoder, roun
     yield reported(f"{name} (limit: products alone)", "of peak FLOP/s", utilised, limit=limit)
     estimate = Arm.of(_estimate(scale, group.members[0], rounds + 1) / 1e9)
     yield reported(f"{name}: memory at its peak (limit: the dry run's estimate)", "GB", peak, limit=estimate)
-    image = decode(screens[f"{rounds * scale.trajectories}/0"])
+    image = rgb_of_device(screens[f"{rounds * scale.trajectories}/0"])
     prepared = seconds(torch.device("cpu"), lambda: encoder.prepare(image))
     yield reported(f"{name}: a screenshot prepared", "ms", Arm.of(1000 * prepared))
     learner.model.zero_grad()
