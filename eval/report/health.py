@@ -32,6 +32,7 @@ _FIGURES: Sequence[tuple[str, tuple[str, ...], Callable[[float], str]]] = (
     ("Trainer learning, of its time", ("trainer_utilisation",), percent),
     ("Engine with a completion in progress, of its time", ("engine_busy_share",), percent),
     ("Engine's CPU seconds a second", ("engine_cpu_share",), _number),
+    ("Memory of the trainer's process, MB", ("memory_mb",), "{:,.0f}".format),
 )
 
 

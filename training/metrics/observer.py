@@ -19,6 +19,7 @@ from training.learner.signals import known_answer
 from training.metrics.gpu import GpuMeter
 from training.metrics.health import Health, HealthMonitor, health
 from training.metrics.judge_agreement import GapMonitor, judged_and_true
+from training.metrics.memory import resident_mb
 from training.metrics.platforms import PlatformFigures, PlatformMeter
 from training.metrics.utilisation import UtilizationMeter
 from training.metrics.writer import Metrics, Phases
@@ -133,6 +134,7 @@ class RunObserver:
         self._utilization.learned(groups, update.taught)
         figures = self._replay_figures() | self._signal_figures(groups)
         figures |= self._utilization.figures(seconds, phases, self._engine.stats) | self._gpu.figures()
+        figures["memory_mb"] = resident_mb()
         figures["platforms"] = {name: one._asdict() for name, one in platforms.items()}
         self._metrics.update(asdict(progress) | update.metrics | figures | self._counters.check())
         self._state.recorded = self._state.episodes

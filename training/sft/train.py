@@ -38,6 +38,7 @@ from training.learner import optimizers
 from training.learner.fitting import Fit, Schedule, claimed
 from training.learner.microbatches import Pass, passes
 from training.metrics.gpu import GpuMeter
+from training.metrics.memory import resident_mb
 from training.metrics.writer import Metrics
 from training.model.network import Checkpoints, Network, Placement
 from training.sft.data import Draw, demonstration, drawn, split
@@ -209,6 +210,7 @@ class SftTrainer:
                 "packed_tokens_per_second": packed / seconds,
                 "model_flops": flops,
                 "learner_seconds": seconds,
+                "memory_mb": resident_mb(),
             }
             | self._gpu.figures()
         )
