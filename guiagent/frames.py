@@ -2,7 +2,7 @@
 
 import io
 
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from guiagent.errors import Fault, FaultError
 
@@ -16,10 +16,12 @@ def rgb(frame: bytes) -> Image.Image:
         with Image.open(io.BytesIO(frame), formats=FORMATS) as image:
             width, height = image.size
             if width * height > MOST_PIXELS:
-                raise ValueError(f"it has {width} x {height} pixels")
+                raise ValueError(f"too large a picture: {width} x {height} pixels")
             return image.convert("RGB")
+    except UnidentifiedImageError:
+        raise ValueError("no picture: neither PNG nor JPEG") from None
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(f"no picture: {error}") from error
 
 
 def rgb_of_device(frame: bytes) -> Image.Image:
@@ -27,4 +29,4 @@ def rgb_of_device(frame: bytes) -> Image.Image:
     try:
         return rgb(frame)
     except ValueError as error:
-        raise FaultError(Fault("device", "bad_frame", f"a frame is no picture: {error}")) from error
+        raise FaultError(Fault("device", "bad_frame", f"a frame is {error}")) from error

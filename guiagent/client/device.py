@@ -36,6 +36,7 @@ _RESET_S = 60.0
 _FILE_S = 60.0
 _RELEASE_PAUSES_S = (0.0, 0.1)
 _NO_FRAME = ObserveSpec(frame="none")
+NO_PLAYWRIGHT = "playwright is not installed: pip install 'guiagent[browser]'"
 
 
 class Farm(Protocol):
@@ -219,8 +220,10 @@ class LeasedDevice(Verbs):
 
         Needs the package `playwright`, but none of Playwright's own browsers.
         """
-        from playwright.async_api import async_playwright
-
+        try:
+            from playwright.async_api import async_playwright
+        except ImportError:
+            raise MissingProgram(NO_PLAYWRIGHT) from None
         async with self.forward("cdp") as port, async_playwright() as client:
             browser = await client.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
             yield browser.contexts[-1].pages[-1]

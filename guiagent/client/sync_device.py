@@ -7,14 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from guiagent.actions import Action, Button
-from guiagent.client.device import LeasedDevice
+from guiagent.client.device import NO_PLAYWRIGHT, LeasedDevice
 from guiagent.client.screen import Screenshot
-from guiagent.errors import FaultError, UsageError
+from guiagent.errors import FaultError, MissingProgram, UsageError
 from guiagent.types import CommandResult, FrameFormat, Node, Observation, ObserveSpec, ResetSpec
 from guiagent.wire import HelpAnswer
 
 if TYPE_CHECKING:
     import adbutils  # type: ignore[import-untyped]
+    import playwright.sync_api
 
     from guiagent.client.autogui import PyAutoGUI
 
@@ -220,6 +221,21 @@ class SyncDevice:
         """Forward a loopback port of this machine to "adb", "cdp" or "osworld" of the device."""
         with self._entered(self._device.forward(service)) as port:
             yield port
+
+    @contextlib.contextmanager
+    def page(self) -> "Iterator[playwright.sync_api.Page]":
+        """Open the device's page in Playwright. Lease with needs=["cdp"] and grants=["exec"].
+
+        Needs the package `playwright`, but none of Playwright's own browsers. Where this thread runs an event
+        loop, as in a notebook, use that of `asynchronous`.
+        """
+        try:
+            from playwright.sync_api import sync_playwright
+        except ImportError:
+            raise MissingProgram(NO_PLAYWRIGHT) from None
+        with self.forward("cdp") as port, sync_playwright() as client:
+            browser = client.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
+            yield browser.contexts[-1].pages[-1]
 
     @contextlib.contextmanager
     def adb(self) -> "Iterator[adbutils.AdbDevice]":

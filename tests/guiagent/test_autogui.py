@@ -341,3 +341,25 @@ def test_a_device_that_speaks_no_adb_is_one_line(echo: Endpoint, monkeypatch: py
         device.adb(),
     ):
         pass
+
+
+# -- Playwright on a leased browser --------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+def test_playwright_drives_a_leased_browser_from_blocking_code(tmp_path: Path) -> None:
+    with (
+        farm_with("browser=1@320x240,cdp", home=tmp_path) as farm,
+        farm.lease("browser", needs=["cdp"], grants=["exec"]) as device,
+    ):
+        device.open("data:text/html,<title>before</title>")
+        with device.page() as page:
+            assert page.title() == "before"
+            page.evaluate("document.title = 'after'")
+        assert device.observe(page=True).title == "after"
+
+
+def test_without_playwright_the_way_out_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
+    with pytest.raises(MissingProgram, match=r"pip install 'guiagent\[browser\]'"), SyncDevice.page(None):  # type: ignore[arg-type]
+        pass
