@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,11 +17,12 @@ from eval.suites.suite import Suite
 from guiagent.cli.common.farm import suite_farm
 from guiagent.cli.common.stopping import cancelled_by_signals
 from guiagent.cli.common.terminal import terminal
-from guiagent.cli.evaluate.proofs import Proofs
+from guiagent.cli.evaluate.proofs import FILE, Proved, by_job
 from guiagent.client.play import LOST, DeviceSlot, play
 from guiagent.client.still import StillSlot
 from guiagent.errors import Fault, FaultError, StoppedError, UsageError
 from guiagent.protocols import Device, Provable, Task, Taskset
+from guiagent.storage.journal import Journal
 from rewards.audit import Proof, audit
 from rewards.catalogue import find_taskset
 from rewards.flaws import flaws_of
@@ -59,8 +61,14 @@ def audit_suite(
     prove = _oracle_of if oracle_alone else partial(audit, exploits=exploits)
     played = "nobody" if oracle_alone else "all" if exploits else "all but exploits"
     began = time.monotonic()
-    with Proofs(folder, suite.digest, played) as proofs:
-        run = _Audit(suite.only(only) if only else suite, taskset, devices, prove, terminal(), proofs)
+    with Journal(folder / FILE, Proved) if folder else nullcontext() as journal:
+        known = by_job(journal, suite.digest, played) if journal else {}
+
+        def keep(proof: Proof, faults: Sequence[Fault]) -> None:
+            if journal:
+                journal.append(Proved(suite.digest, played, proof, tuple(faults)))
+
+        run = _Audit(suite.only(only) if only else suite, taskset, devices, prove, terminal(), known, keep)
         try:
             if todo := run.still_of(jobs):
                 asyncio.run(run.over(todo))
@@ -86,7 +94,8 @@ class _Audit:
     devices: int
     proof: Callable[[Callable[[], Task], Device], Awaitable[Proof]]
     console: Console
-    proofs: Proofs
+    known: Mapping[tuple[str, int], Proved]
+    keep: Callable[[Proof, Sequence[Fault]], None]
     before: int = 0  # proofs that were there
     proved: int = 0
     unsound: int = 0
@@ -103,10 +112,10 @@ class _Audit:
     def still_of(self, jobs: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
         """Those that are to be proved yet; of the others the rows are printed."""
         for job in jobs:
-            if known := self.proofs.found.get(job):
+            if known := self.known.get(job):
                 self.before += 1
                 self._tell(job, known.proof, known.faults)
-        return [job for job in jobs if job not in self.proofs.found]
+        return [job for job in jobs if job not in self.known]
 
     async def over(self, jobs: Sequence[tuple[str, int]]) -> None:
         with cancelled_by_signals():
@@ -133,7 +142,7 @@ class _Audit:
                 if proof.origin == "farm":  # nor would the other tasks find a device
                     raise
         if isinstance(proof, Proof):
-            self.proofs.keep(proof, self._faults[job])
+            self.keep(proof, self._faults[job])
         self._tell(job, proof, self._faults[job])
         await slot.close()  # every proof begins on a device that nobody has used
         return False
