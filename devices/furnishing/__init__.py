@@ -2,7 +2,8 @@
 
 `bin` goes before the system's programs: `google-chrome` by Chromium, a `sudo` that does what it can. `etc`
 has settings of the system: a session bus where OSWorld's tasks look for it, no dialogs at Thunderbird's first
-start. `home` is a skeleton of the user's home: no dialogs at the first start of LibreOffice and VLC.
+start. `home` is a skeleton of the user's home: no dialogs at the first start of LibreOffice and VLC, and
+settings of Chrome's that a set-up can change before its first start.
 """
 
 from pathlib import Path

@@ -34,7 +34,7 @@ APPLICATIONS = [
     "chromium", "libreoffice-calc", "libreoffice-writer", "libreoffice-impress", "libreoffice-gtk3", "gimp",
     "thunderbird", "vlc", "gnome-terminal", "gedit", "socat", "libatk-adaptor", "libgail-common",
     "dconf-gsettings-backend", "gsettings-desktop-schemas", "libglib2.0-bin", "ffmpeg", "file", "wget",
-    "fonts-liberation",
+    "fonts-liberation", "gnome-shell-common", "gnome-settings-daemon-common", "jq", "bc", "sysstat",
 ]  # fmt: skip
 """What OSWorld's tasks use; `scripts/farm applications` installs the same on a host of desktops."""
 IMAGES = {"desktop": PACKAGES, "osworld-desktop": [*PACKAGES, *APPLICATIONS]}

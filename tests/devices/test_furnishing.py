@@ -39,6 +39,18 @@ def test_pkill_of_chrome_means_chromium(tmp_path: Path) -> None:
         assert done.stdout.splitlines() == handed
 
 
+@pytest.mark.parametrize("program", ["apt", "apt-get"])
+def test_apt_counts_what_is_installed_and_fails_for_what_is_not(program: str) -> None:
+    def ends(*words: str) -> tuple[int, str]:
+        done = subprocess.run([furnishing.BIN / program, *words], capture_output=True, text=True)
+        return done.returncode, done.stderr
+
+    assert ends("update", "-y") == ends("install", "dpkg", "-y") == (0, "")
+    code, said = ends("-y", "install", "dpkg", "no-such-package")
+    assert code == 100 and said == "E: no-such-package is not installed, and nothing can be installed here\n"
+    assert ends("--version")[0] == 0  # other verbs are the real program's
+
+
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_desktop_has_what_the_tasks_look_for(device: desktop.DesktopDevice) -> None:
     assert set(furnishing.FOLDERS) <= set((await shell(device, "ls ~")).split())
@@ -50,6 +62,7 @@ async def test_a_desktop_has_what_the_tasks_look_for(device: desktop.DesktopDevi
     ).split() == [*("user", "x")]
     assert (await shell(device, "sudo A=b printenv A")).strip() == "b"
     assert "chromium" in await shell(device, "cat $(which google-chrome)")
+    assert (await shell(device, "cat ~/.config/google-chrome/Default/Preferences")).strip() == "{}"
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -476,13 +476,12 @@ def test_a_history_of_visits_is_chromes(tmp_path: Path) -> None:
     connection.executescript(f"CREATE TABLE urls ({urls}); CREATE TABLE visits ({visits});")
     connection.close()
     visit = steps.Visit("https://a.example/", "A", 60.0)
-    data = setup._visited(tmp_path / "empty", [visit], datetime(2026, 11, 21, tzinfo=UTC))
+    data = setup._visited((tmp_path / "empty").read_bytes(), [visit], datetime(2026, 11, 21, tzinfo=UTC))
     (tmp_path / "filled").write_bytes(data)
     query = "SELECT urls.url, title, visit_time FROM urls JOIN visits ON visits.url = urls.id"
     assert select(tmp_path / "filled", query) == [("https://a.example/", "A", 13439692740000000)]
-    (tmp_path / "bad").write_bytes(b"no database")
-    with pytest.raises(FaultError, match="bad_task"):
-        setup._visited(tmp_path / "bad", [visit], datetime.now(UTC))
+    with pytest.raises(setup.StepFailed, match="a history of another form"):
+        setup._visited(b"no database", [visit], datetime.now(UTC))
 
 
 @pytest.mark.parametrize(

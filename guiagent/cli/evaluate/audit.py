@@ -15,6 +15,7 @@ from eval.run import LEASE_WAIT_S
 from eval.suites import find_suite
 from eval.suites.suite import Suite
 from guiagent.cli.common.farm import suite_farm
+from guiagent.cli.common.place import HERE, Place
 from guiagent.cli.common.stopping import cancelled_by_signals
 from guiagent.cli.common.terminal import terminal
 from guiagent.cli.evaluate.proofs import FILE, Proved, by_job
@@ -40,17 +41,19 @@ def audit_suite(
     *,
     oracle_alone: bool = False,
     exploits: bool = True,
+    place: Place = HERE,
 ) -> bool:
     """Print a row per proof, and how many are sound, also after Ctrl-C or SIGTERM; return whether all are.
 
     With `folder`, each proof is kept there as it is made, and those that are there are not made again.
 
     Raises:
-        UsageError: the suite or a task is unknown; with `oracle_alone`, tasks have no oracle; or `folder` has
-            proofs of another version of the suite, or of other agents.
+        UsageError: the suite, a task or the place is unknown; with `oracle_alone`, tasks have no oracle; or
+            `folder` has proofs of another version of the suite, of other agents, or made elsewhere.
         StoppedError: it was asked to stop.
     """
-    suite, taskset = find_suite(name), find_taskset(find_suite(name).taskset)
+    suite = place.of(find_suite(name))
+    taskset = find_taskset(suite.taskset)
     if unknown := sorted(set(only) - set(suite.tasks)):
         raise UsageError(f"suite {name} has no task {', '.join(unknown)}")
     count = min(_SEEDS, suite.episodes) if seeds is None else seeds
@@ -60,6 +63,8 @@ def audit_suite(
         raise UsageError(f"{len(bare)} tasks of {name} have no oracle, such as {bare[0]}")
     prove = _oracle_of if oracle_alone else partial(audit, exploits=exploits)
     played = "nobody" if oracle_alone else "all" if exploits else "all but exploits"
+    if place != HERE:
+        played += f" on {suite.device}"
     began = time.monotonic()
     with Journal(folder / FILE, Proved) if folder else nullcontext() as journal:
         known = by_job(journal, suite.digest, played) if journal else {}
@@ -68,7 +73,8 @@ def audit_suite(
             if journal:
                 journal.append(Proved(suite.digest, played, proof, tuple(faults)))
 
-        run = _Audit(suite.only(only) if only else suite, taskset, devices, prove, terminal(), known, keep)
+        chosen = suite.only(only) if only else suite
+        run = _Audit(chosen, taskset, devices, place, prove, terminal(), known, keep)
         try:
             if todo := run.still_of(jobs):
                 asyncio.run(run.over(todo))
@@ -92,6 +98,7 @@ class _Audit:
     suite: Suite
     taskset: Taskset
     devices: int
+    place: Place
     proof: Callable[[Callable[[], Task], Device], Awaitable[Proof]]
     console: Console
     known: Mapping[tuple[str, int], Proved]
@@ -119,7 +126,7 @@ class _Audit:
 
     async def over(self, jobs: Sequence[tuple[str, int]]) -> None:
         with cancelled_by_signals():
-            async with suite_farm(self.suite, self.devices) as farm:
+            async with suite_farm(self.suite, self.devices, self.place) as farm:
                 if farm is None:
                     await play(jobs, [StillSlot()], self._prove)
                     return

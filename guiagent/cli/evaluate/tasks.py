@@ -63,15 +63,27 @@ def audit(
     run: Annotated[
         Path | None, typer.Option(help="Folder that keeps the proofs; the same command goes on from them.")
     ] = None,
+    device: place.OnDevice = None,
+    config: place.OfConfig = None,
+    pool: place.OnPool = None,
 ) -> None:
     """Prove tasks' checks on real devices: the oracle scores 1, mutants, null agents and exploits do not.
 
-    Tasks of others' files have no oracle: they are tried by null agents and exploits, and the flaws of their
-    files are named. Exits with 1 if a check is not sound.
+    Tasks of others' files have no mutants, and an oracle only where we or you have a solution; all are tried
+    by null agents and exploits, and the flaws of their files are named. Exits with 1 if a check is not sound.
     """
     from guiagent.cli.evaluate.audit import audit_suite
 
-    sound = audit_suite(suite, task or [], seeds, devices, run, oracle_alone=oracle_alone, exploits=exploits)
+    sound = audit_suite(
+        suite,
+        task or [],
+        seeds,
+        devices,
+        run,
+        oracle_alone=oracle_alone,
+        exploits=exploits,
+        place=place.Place(device, config, pool),
+    )
     if not sound:
         raise typer.Exit(1)
 

@@ -10,6 +10,7 @@ import xxhash
 from guiagent.errors import InfrastructureError, UsageError
 from rewards.checks.assets import Assets
 from rewards.tasksets.osworld.schema import TaskFile, read
+from rewards.tasksets.osworld.solved import SOLUTIONS, SolvedOsworldTask, solutions
 from rewards.tasksets.osworld.task import OsworldTask
 
 MIRROR = "assets"  # in the task files' folder: what they name by URL, as HOST/PATH
@@ -22,7 +23,11 @@ def paths(where: Path) -> list[Path]:
     """List the task files below a folder, or the one file. Raises UsageError if there is none."""
     if where.is_file():
         return [where]
-    found = sorted(path for path in where.rglob("*.json") if MIRROR not in path.relative_to(where).parts)
+    found = sorted(
+        path
+        for path in where.rglob("*.json")
+        if MIRROR not in path.relative_to(where).parts and path != where / SOLUTIONS
+    )
     if not found:
         raise UsageError(f"{where} holds no task files (*.json)")
     return found
@@ -58,6 +63,7 @@ class Osworld:
         self._folder = folder
         self._assets = assets or Assets(default_cache(), folder / MIRROR)
         self._files: dict[str, TaskFile] = {}
+        self._solutions = solutions(folder)
         self._digest = xxhash.xxh3_128()
         for path in paths(where):
             file = load(path)
@@ -79,11 +85,17 @@ class Osworld:
         return iter(self._files.values())
 
     def task(self, name: str, seed: int) -> OsworldTask:
-        """Return the task of an id. `seed` only seeds the device: OSWorld's tasks have no parameters."""
+        """Return the task of an id, one that proves its check if it has a solution.
+
+        `seed` only seeds the device: OSWorld's tasks have no parameters.
+        """
         file = self._files.get(name)
         if file is None:
             raise UsageError(f"{self._folder} has no task {name!r}")
-        return OsworldTask(file, seed, _MAX_STEPS, self._assets, self._folder, _PASSWORD)
+        parts = (file, seed, _MAX_STEPS, self._assets, self._folder, _PASSWORD)
+        if name not in self._solutions and not file.infeasible:
+            return OsworldTask(*parts)
+        return SolvedOsworldTask(*parts, solution=self._solutions.get(name, ()))
 
 
 def default_cache() -> Path:

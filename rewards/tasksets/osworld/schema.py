@@ -100,9 +100,9 @@ def read(text: bytes, name: str) -> TaskFile:
         id=document.id,
         instruction=document.instruction,
         apps=tuple(dict.fromkeys(map(app, document.related_apps))),
-        config=tuple(_step(step, f"config[{i}]", name) for i, step in enumerate(document.config)),
+        config=tuple(read_step(step, f"config[{i}]", name) for i, step in enumerate(document.config)),
         postconfig=tuple(
-            _step(step, f"evaluator.postconfig[{i}]", name)
+            read_step(step, f"evaluator.postconfig[{i}]", name)
             for i, step in enumerate(document.evaluator.postconfig)
         ),
         conjunction=document.evaluator.conj,
@@ -118,7 +118,8 @@ def app(name: str) -> str:
     return _SPELLINGS.get(plain, "vs_code" if plain == "vscode" else plain)
 
 
-def _step(step: Mapping[str, Any], key: str, name: str) -> AnyStep:
+def read_step(step: Mapping[str, Any], key: str, name: str) -> AnyStep:
+    """Parse one step. Raises UsageError naming the file `name` and the key."""
     parameters = step.get("parameters", {})
     if not isinstance(parameters, dict):
         raise _bad(name, f"{key}.parameters", "it is no object")

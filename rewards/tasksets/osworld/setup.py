@@ -40,9 +40,10 @@ UNSUPPORTED: dict[str, str] = {
 }
 """Steps that are left out, and why."""
 
-_HISTORY = (
-    "https://huggingface.co/datasets/xlangai/ubuntu_osworld_file_cache/resolve/main/chrome/"
-    "44ee5668-ecd5-4366-a6ce-c1c9b8d4e938/history_empty.sqlite?download=true"
+_HISTORY = f"{PROFILES[0]}/Default/History"
+_MAKE_HISTORY = (
+    "made=$(mktemp -d); google-chrome --headless=new --user-data-dir=$made --dump-dom about:blank; "
+    f"mkdir -p {PROFILES[0]}/Default && mv $made/Default/History {_HISTORY}; code=$?; rm -r $made; exit $code"
 )
 _CHROME_EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 
@@ -194,17 +195,25 @@ async def _chrome_close_tabs(workspace: Workspace, step: steps.ChromeCloseTabs) 
 
 
 async def _update_browse_history(workspace: Workspace, step: steps.UpdateBrowseHistory) -> None:
-    """Write visits into the profile of a Chrome that has not been started yet."""
-    empty = await workspace.assets.get(_HISTORY)
+    """Write visits into the profile of a Chrome that has not been started yet.
+
+    OSWorld downloads an empty history. Here the guest's own browser makes one, which has the tables of its
+    version and needs no network.
+    """
+    made = await workspace.guest.execute(_MAKE_HISTORY, True)
+    empty = await workspace.guest.read(_HISTORY)
+    if made is None or made.code or empty is None:
+        raise StepFailed("the guest's browser made no history")
     database = await asyncio.to_thread(_visited, empty, step.history, workspace.now)
-    await _upload(workspace, database, f"{PROFILES[0]}/Default/History")
+    await _upload(workspace, database, _HISTORY)
 
 
-def _visited(empty: Path, visits: Iterable[steps.Visit], now: datetime) -> bytes:
+def _visited(empty: bytes, visits: Iterable[steps.Visit], now: datetime) -> bytes:
     """Return Chrome's history database with these visits added."""
     connection = sqlite3.connect(":memory:")
     try:
-        connection.deserialize(empty.read_bytes())
+        connection.deserialize(empty)
+        connection.execute("PRAGMA trusted_schema = OFF")  # it comes from a device
         with connection:
             for visit in visits:
                 when = now - timedelta(seconds=visit.visit_time_from_now_in_seconds)
@@ -221,7 +230,7 @@ def _visited(empty: Path, visits: Iterable[steps.Visit], now: datetime) -> bytes
                 )
         return connection.serialize()
     except sqlite3.Error as error:
-        raise bad_task(f"the empty history is no database of Chrome's: {error}") from error
+        raise StepFailed(f"the guest's browser made a history of another form: {error}") from error
     finally:
         connection.close()
 
