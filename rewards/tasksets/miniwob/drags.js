@@ -95,7 +95,7 @@
   const style = () => {
     const [word, look] = bold().map(said => said.trim()), everything = word === 'everything';
     const key = STYLES[look] || 'color', value = STYLES[look] ? true : COLOR_MAP[look][0];
-    const parts = editor.getContents().ops, styled = parts.filter(part => part.attributes?.[key] === value).map(part => part.insert);
+    const parts = editor.getContents().ops, styled = parts.filter(part => part.attributes?.[key] === value).map(part => part.insert.trim());
     if (everything ? parts[0].attributes?.[key] === value : styled.includes(word)) return submit();
     const line = one('.ql-editor p'), words = line.textContent.split(' ');
     const at = words.slice(0, words.indexOf(word)).join(' ').length + Math.sign(words.indexOf(word));
@@ -103,7 +103,8 @@
     const item = one(`.ql-picker-item[data-value="${value}"]`);
     if (item && shown(item)) return press(item);
     if (!isMarked(range)) return mark(range);
-    if (editor.selection.savedRange?.length !== String(range).length) return [{type: 'wait', ms: 200}];  // until it is seen
+    // The page sees it a moment later, with a space beside the word where the drag took one, too.
+    if (!(editor.selection.savedRange?.length >= String(range).length)) return [{type: 'wait', ms: 200}];
     return press(one(key === 'color' ? '.ql-picker-label' : '.ql-' + key));
   };
   const dots = () => [one('#init-black'), one('#init-blue')].map(e => spot(e));
