@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from eval.suites import find_suite
+from guiagent.cli.common.place import Place
 from guiagent.cli.common.stopping import cancelled_by_signals
 from guiagent.cli.evaluate.audit import audit_suite
 from guiagent.client import local_pool
@@ -71,8 +72,11 @@ def test_an_audit_goes_on_from_the_proofs_in_its_folder(
     assert known == row and new.startswith(f"{second}  seed ")
     assert total.startswith("2 proofs, 2 sound, 1 of them kept from before, in ")
 
-    with pytest.raises(UsageError, match="another version of the suite, or of other agents"):
+    others = "another version of the suite, of other agents, or on other devices"
+    with pytest.raises(UsageError, match=others):
         audit_suite("lab", [first], seeds=1, devices=1, folder=tmp_path, exploits=False)
+    with pytest.raises(UsageError, match=others):
+        audit_suite("lab", [first], seeds=1, devices=1, folder=tmp_path, place=Place("lab@240x320"))
 
 
 def test_an_evaluation_that_is_stopped_goes_on_later(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def audit_suite(
 
     Raises:
         UsageError: the suite, a task or the place is unknown; with `oracle_alone`, tasks have no oracle; or
-            `folder` has proofs of another version of the suite, of other agents, or made elsewhere.
+            `folder` has proofs of another version of the suite, of other agents, or on other devices.
         StoppedError: it was asked to stop.
     """
     suite = place.of(find_suite(name))
