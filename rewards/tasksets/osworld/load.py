@@ -7,14 +7,13 @@ from pathlib import Path
 
 import xxhash
 
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.errors import UsageError
 from rewards.checks.assets import Assets
-from rewards.tasksets.osworld.schema import TaskFile, read
+from rewards.tasksets.osworld.schema import TaskFile, content, read
 from rewards.tasksets.osworld.solved import SOLUTIONS, SolvedOsworldTask, solutions
 from rewards.tasksets.osworld.task import OsworldTask
 
 MIRROR = "assets"  # in the task files' folder: what they name by URL, as HOST/PATH
-_MAX_FILE = 4 << 20
 _MAX_STEPS = 50
 _PASSWORD = "password"  # of the user in OSWorld's images
 
@@ -40,12 +39,7 @@ def load(path: Path) -> TaskFile:
         UsageError: it is no task file; the message names the file and the key.
         InfrastructureError: it cannot be read.
     """
-    try:
-        if path.stat().st_size > _MAX_FILE:
-            raise UsageError(f"{path}: a task file has at most {_MAX_FILE >> 20} MiB")
-        return read(path.read_bytes(), str(path))
-    except OSError as error:
-        raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
+    return read(content(path), str(path))
 
 
 class Osworld:

@@ -5,15 +5,17 @@ fillers; applications are spelled in several ways; booleans come as "true"; `sna
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from guiagent.errors import DECODE_ERRORS, UsageError
+from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 from rewards.checks import getters
 from rewards.checks.evaluator import INFEASIBLE, Conjunction
 from rewards.tasksets.osworld.steps import AnyStep
 
+_MAX_FILE = 4 << 20
 _SPELLINGS = {"calc": "libreoffice_calc", "writer": "libreoffice_writer", "impress": "libreoffice_impress"}
 
 
@@ -79,6 +81,21 @@ class TaskFile(msgspec.Struct, frozen=True):
     def sources(self) -> list[Source]:
         found = [source for check in self.checks for source in (check.result, check.expected)]
         return [source for source in found if source is not None]
+
+
+def content(path: Path, kind: str = "a task file") -> bytes:
+    """Return the bytes of a file that a user named; `kind` is what messages call it.
+
+    Raises:
+        UsageError: it is larger than 4 MiB.
+        InfrastructureError: it cannot be read.
+    """
+    try:
+        if path.stat().st_size > _MAX_FILE:
+            raise UsageError(f"{path}: {kind} has at most {_MAX_FILE >> 20} MiB")
+        return path.read_bytes()
+    except OSError as error:
+        raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
 
 
 def read(text: bytes, name: str) -> TaskFile:

@@ -13,16 +13,15 @@ from typing import Any
 
 import msgspec
 
-from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, UsageError
 from guiagent.protocols import Device
 from guiagent.types import Ending
-from rewards.tasksets.osworld.schema import read_step
+from rewards.tasksets.osworld.schema import content, read_step
 from rewards.tasksets.osworld.steps import AnyStep, Step
 from rewards.tasksets.osworld.task import OsworldTask
 
 SOLUTIONS = "solutions.json"
 _OURS = Path(__file__).with_name(SOLUTIONS)
-_MAX_FILE = 4 << 20
 
 
 @dataclass
@@ -54,12 +53,9 @@ def solutions(folder: Path) -> Mapping[str, Sequence[Step]]:
 
 
 def _read(path: Path) -> dict[str, list[AnyStep]]:
+    text = content(path, "a file of solutions")
     try:
-        if path.stat().st_size > _MAX_FILE:
-            raise UsageError(f"{path}: a file of solutions has at most {_MAX_FILE >> 20} MiB")
-        known = msgspec.json.decode(path.read_bytes(), type=dict[str, list[dict[str, Any]]])
-    except OSError as error:
-        raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
+        known = msgspec.json.decode(text, type=dict[str, list[dict[str, Any]]])
     except DECODE_ERRORS as error:
         raise UsageError(f"{path}: {error}") from error
     return {
