@@ -53,6 +53,8 @@ def load(
     if first["type"] == "extra_forbidden":
         raise UsageError(f"{source}: there is no key '{key}'{_nearest(key, model)}")
     given = "" if first["type"] == "missing" else f", not {first['input']!r:.80}"
+    if is_flag and isinstance(first["input"], str) and first["input"].startswith(("[", "{")):
+        given += """; words in a list or table have quotes: --set 'key=["a", "b"]'"""
     raise UsageError(": ".join(filter(None, (source, key, f"{first['msg']}{given}"))))
 
 

@@ -250,6 +250,7 @@ class EvaluationConfig(_Config):
     """A suite that the policy is measured on before and after training, beside the baselines."""
 
     suite: str = "miniwob-demo"
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)  # names of the suite's, or patterns
     episodes: Positive = 30  # episodes per task
 
 

@@ -45,12 +45,6 @@ class SftStage(SftConfig):
     store: Path = Path(DEMONSTRATIONS)  # in the run's folder
 
 
-class StagesEvaluation(EvaluationConfig):
-    """The suite that the policy is measured on before the first stage and after each."""
-
-    tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("*",)  # names of the suite's, or patterns
-
-
 class StagesConfig(BaseModel, extra="forbid", frozen=True):
     """`guiagent train --recipe lab`: the stages of one policy, and what it is measured on between them."""
 
@@ -66,7 +60,7 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
     sft: SftStage = SftStage()
     single: TrainConfig = TrainConfig(taskset="lab-steps")
     multi: TrainConfig = TrainConfig(taskset="lab")
-    evaluation: StagesEvaluation = StagesEvaluation(suite="lab")
+    evaluation: EvaluationConfig = EvaluationConfig(suite="lab")
 
     def require_consistent(self) -> None:
         """Raise UsageError for stages out of order, and for what all of them share, said for one."""

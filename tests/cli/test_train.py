@@ -57,6 +57,10 @@ SMALL = [
         ("update.seeds=nowhere", "there is no trajectory store at nowhere"),
         ("evaluation.suite=miniwob-dmo", "no suite 'miniwob-dmo'; did you mean 'miniwob-demo'?"),
         ("evaluation.episodes=1000000", "episodes per task"),
+        (
+            "evaluation.tasks=['click-tst']",
+            "suite miniwob-demo has no task 'click-tst'; did you mean 'click-test",
+        ),
         ("judge.url=http://127.0.0.1:1", "say which model to ask"),
         ("judge.preset=smartsnap", r"dialect = \"ui-tars\+evidence\""),
         ("taskset=phone", "there is no task 'click-test-2'|no phone task 'click-test-2'"),

@@ -105,6 +105,12 @@ def test_a_wrong_value_is_named_with_where_it_came_from(tmp_path: Path) -> None:
     assert complaint(None, ["optimizer=5"]).startswith("--set: optimizer: ")
 
 
+def test_a_list_of_words_without_quotes_is_told_how_to_write_it() -> None:
+    said = complaint(None, ["optimizer.betas=[low, high]"])
+    assert said.startswith("--set: optimizer.betas: ")
+    assert said.endswith("""words in a list or table have quotes: --set 'key=["a", "b"]'""")
+
+
 @pytest.mark.parametrize("override", ["steps", "=5", ".a=5", "a..b=5", "", "optimizer.=1"])
 def test_a_flag_that_assigns_nothing_is_refused(override: str) -> None:
     assert "write it as key=value" in complaint(None, [override])

@@ -142,11 +142,11 @@ class Trainer:
         self, config: TrainConfig, policy: str, label: str, out: Path, line: StageLine
     ) -> dict[str, Any]:
         """Measure a policy on the recipe's suite; nothing is known if the recipe names none."""
-        if config.evaluation is None:
+        if (asked := config.evaluation) is None:
             return {"held_out": {}, "unseen": {}, "one_answer": None}
-        suite, settings = find_suite(config.evaluation.suite), PolicySettings.of_training(config)
+        suite, settings = find_suite(asked.suite).only(asked.tasks), PolicySettings.of_training(config)
         evaluator = Evaluator(suite, self.farm.client, config.devices_of(suite.device), settings)
-        result = await evaluator.measure(policy, label, out, config.evaluation.episodes, line)
+        result = await evaluator.measure(policy, label, out, asked.episodes, line)
         with TrajectoryStore(out / "trajectories", readonly=True) as store:
             answers = one_answer(trajectory for trajectory in store if trajectory.valid)
         return {

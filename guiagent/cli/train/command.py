@@ -208,8 +208,8 @@ def _show_finished(config: TrainConfig, done: "Trained", console: Console) -> No
 def _experiment(config: TrainConfig, run: Path, recipe: str, train: Train) -> Experiment:
     measured = config.evaluation
     assert measured is not None
-    title, suite = f"Online RL by the recipe {recipe}", find_suite(measured.suite)
-    return Experiment(title, config, run, suite, measured.episodes, train)
+    suite = find_suite(measured.suite).only(measured.tasks)
+    return Experiment(f"Online RL by the recipe {recipe}", config, run, suite, measured.episodes, train)
 
 
 async def _reinforce(config: TrainConfig, train: Train, console: Console) -> None:

@@ -198,7 +198,7 @@ async def _measure(
     experiences: Experiences | None = None,
 ) -> SuiteResult:
     """Measure the policy on the suite, with the experiences in its prompt or without."""
-    suite, settings = find_suite(evaluation.suite), _settings(config, experiences)
+    suite, settings = find_suite(evaluation.suite).only(evaluation.tasks), _settings(config, experiences)
     folder = run / "eval" / (label if experiences is None else f"{label}-{experiences.digest[:8]}")
     async with own_farm(config.devices, *suite.screen, kind=suite.device) as farm:
         evaluator = Evaluator(suite, farm.client, config.devices, settings)
