@@ -1,6 +1,7 @@
 """OSWorld's metrics on pictures: each on one photo-like picture and what could have been done to it."""
 
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 from guiagent.errors import InfrastructureError
-from rewards.checks import metrics
+from rewards.checks import grading, metrics
 from rewards.checks.metrics import general
 from rewards.checks.metrics.general import pictures
 
@@ -236,3 +237,37 @@ def test_measures() -> None:
     assert pictures.exposed(grey, 200) == pytest.approx(200 / 255)
     assert pictures.similarity(grey, grey) == pytest.approx(1)
     assert pictures.content_box(red) == (0, 0, 10, 10)
+
+
+# -- words ---------------------------------------------------------------------------------------------------
+
+
+def terminal(*lines: str) -> Image.Image:
+    image = Image.new("RGB", (640, 40 + 24 * len(lines)), (48, 10, 36))
+    for number, line in enumerate(lines):
+        ImageDraw.Draw(image).text((12, 16 + 24 * number), line, fill="white", font_size=18)
+    return image
+
+
+async def test_words_are_read_in_the_sandbox_of_graders(tmp_path: Path) -> None:
+    shot = tmp_path / "ls.png"
+    terminal("user@host:~$ ls", "Desktop  Documents  Music").save(shot)
+    for text, value in (("ls", 1.0), ("Documents", 1.0), ("ls Desktop", 1.0), ("Pictures", 0.0)):
+        rules = {"type": "text", "text": text}
+        assert await grading.grade("compare_image_text", [shot, rules], {}) == value, text
+
+
+def test_a_picture_without_words_and_what_is_none_score_0(tmp_path: Path) -> None:
+    read = metrics.load("compare_image_text")
+    photo().save(tmp_path / "photo.png")
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    assert read(tmp_path / "photo.png", {"text": "ls"}) == read(tmp_path / "bad.png", {"text": "ls"}) == 0.0
+
+
+def test_without_the_package_it_is_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal("ls").save(tmp_path / "ls.png")
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
+    with pytest.raises(
+        InfrastructureError, match=r"rapidocr is not installed: pip install 'guiagent\[ocr\]'"
+    ):
+        metrics.load("compare_image_text")(tmp_path / "ls.png", {"text": "ls"})

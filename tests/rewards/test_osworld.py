@@ -164,7 +164,7 @@ def test_every_step_type_of_osworld_is_known() -> None:
         ({"evaluator": {"func": 7}}, "evaluator.func: Expected"),
         ({"evaluator": {"func": []}}, "evaluator.func: it is empty"),
         ({"evaluator": {"func": "exact_match"}}, "evaluator.result: the metric 'exact_match' has none"),
-        ({"config": [{"type": "fly", "parameters": {}}]}, "config[0].type: Invalid value 'fly'"),
+        ({"config": [{"type": 7, "parameters": {}}]}, "config[0].type: Expected `str`"),
         ({"config": [{"type": "open", "parameters": {"path": 7}}]}, "config[0].path: Expected `str`"),
         ({"config": [{"type": "open", "parameters": {"path": "a", "x": 1}}]}, "unknown field `x`"),
         ({"config": [{"type": "open", "parameters": []}]}, "config[0].parameters: it is no object"),
@@ -225,6 +225,26 @@ def test_what_is_unknown_is_said_and_makes_a_task_unsupported() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "path",
+    [r"C:\Users\Docker\Documents", "d:/Program Files/App", "taskkill /IM msedge.exe /F", "powershell -c ls"],
+)
+def test_a_file_of_windows_says_that_no_guest_of_ours_is_one(path: str) -> None:
+    task = parsed(config=[{"type": "create_folder", "parameters": {"path": path}}, {"type": "create_folder"}])
+    assert lacking(task) == ["a guest with Windows", "step create_folder (unknown)"]
+    assert lacking(judged(result={"type": "vm_command_line", "command": ["type", path]})) == [
+        "a guest with Windows"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["see http://users.example/windows", "abc:/users", "if x:\\n  y", "it's 5:/windows", "test.exercise"],
+)
+def test_other_texts_are_no_paths_of_windows(text: str) -> None:
+    assert lacking(judged(result={"type": "vm_command_line", "command": text})) == []
+
+
 # -- `tasks check` and the taskset ---------------------------------------------------------------------------
 
 
@@ -233,7 +253,7 @@ def test_tasks_check_shows_every_row_and_then_what_is_bad(tmp_path: Path) -> Non
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "data.json").write_text("[1]")
     (tmp_path / "deep" / "a.json").write_text(json.dumps(document(colour="red")))
-    (tmp_path / "b.json").write_text(json.dumps(document(id="two", config=[{"type": "fly"}])))
+    (tmp_path / "b.json").write_text(json.dumps(document(id="two", config=[{"type": "open"}])))
     (tmp_path / "c.json").write_text(json.dumps(document(id="one")))
     (tmp_path / "d.json").write_text(
         json.dumps(document(id="four", evaluator=document()["evaluator"] | {"func": "dance"}))
@@ -244,7 +264,7 @@ def test_tasks_check_shows_every_row_and_then_what_is_bad(tmp_path: Path) -> Non
     assert rows[-1] == "2 loaded, 2 cannot be loaded, 1 supported, 2 with flaws; missing: metric dance 1"
     assert [row.split()[0] for row in rows[:2]] == ["one", "four"]
     bad = done.stderr.splitlines()
-    assert bad[0].startswith(f"guiagent: {tmp_path}/b.json: config[0].type: Invalid value 'fly'")
+    assert bad[0].startswith(f"guiagent: {tmp_path}/b.json: config[0]: Object missing required field `path`")
     assert bad[1] == f"guiagent: {tmp_path}/deep/a.json: id: one is also that of {tmp_path}/c.json"
     one = CliRunner().invoke(app, ["tasks", "check", str(tmp_path / "deep" / "a.json")])
     assert one.exit_code == 0 and "supported; ignored keys: colour" in one.stdout

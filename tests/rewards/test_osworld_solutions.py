@@ -64,7 +64,7 @@ def test_a_task_without_a_solution_proves_nothing_and_one_that_cannot_be_done_ne
     [
         ("{", "solutions.json: Input data was truncated"),
         ({"os-folder": MOVED}, "solutions.json: Expected `array`"),
-        ({"os-folder": [{"type": "fly"}]}, "solutions.json: os-folder[0].type: Invalid value 'fly'"),
+        ({"os-folder": [{"type": "fly"}]}, "solutions.json: os-folder[0]: step 'fly': unknown"),
         ({"os-folder": [MOVED, {"type": "sleep"}]}, "solutions.json: os-folder[1]: Object missing required"),
     ],
 )

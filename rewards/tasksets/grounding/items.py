@@ -19,6 +19,7 @@ from PIL import Image
 
 from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
 from guiagent.storage.atomic import write_file
+from rewards.tasksets.task_files import content
 
 Element = Literal["text", "icon"]
 Box = tuple[float, float, float, float]  # left, top, right, bottom in pixels; the edges belong to it
@@ -142,12 +143,9 @@ class _Row(msgspec.Struct):
 
 
 def _of_file(folder: Path, path: Path, sizes: dict[Path, tuple[int, int]]) -> Iterator[Item]:
+    text = content(path, _MAX_FILE, "a file of grounding items")
     try:
-        if path.stat().st_size > _MAX_FILE:
-            raise UsageError(f"{path} is larger than {_MAX_FILE >> 20} MiB: no file of grounding items")
-        rows = msgspec.json.decode(path.read_bytes(), type=list[_Row])
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        rows = msgspec.json.decode(text, type=list[_Row])
     except DECODE_ERRORS as error:
         raise UsageError(f"{path} is no file of grounding items: {error}") from error
     if len(rows) > MAX_ITEMS:

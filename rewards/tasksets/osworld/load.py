@@ -9,9 +9,10 @@ import xxhash
 
 from guiagent.errors import UsageError
 from rewards.checks.assets import Assets
-from rewards.tasksets.osworld.schema import TaskFile, content, read
+from rewards.tasksets.osworld.schema import MAX_FILE, TaskFile, read
 from rewards.tasksets.osworld.solved import SOLUTIONS, SolvedOsworldTask, solutions
 from rewards.tasksets.osworld.task import OsworldTask
+from rewards.tasksets.task_files import content
 
 MIRROR = "assets"  # in the task files' folder: what they name by URL, as HOST/PATH
 _MAX_STEPS = 50
@@ -39,7 +40,7 @@ def load(path: Path) -> TaskFile:
         UsageError: it is no task file; the message names the file and the key.
         InfrastructureError: it cannot be read.
     """
-    return read(content(path), str(path))
+    return read(content(path, MAX_FILE), str(path))
 
 
 class Osworld:

@@ -4,18 +4,20 @@ Quirks: `func`, `result`, `expected` and `options` are single, or lists of one l
 fillers; applications are spelled in several ways; booleans come as "true"; `snapshot` is only a label.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from guiagent.errors import DECODE_ERRORS, InfrastructureError, UsageError
+from guiagent.errors import DECODE_ERRORS, UsageError
 from rewards.checks import getters
 from rewards.checks.evaluator import INFEASIBLE, Conjunction
-from rewards.tasksets.osworld.steps import AnyStep
+from rewards.tasksets.osworld.steps import KINDS, AnyStep, Other, Step
+from rewards.tasksets.task_files import texts
 
-_MAX_FILE = 4 << 20
+MAX_FILE = 4 << 20
+_OF_WINDOWS = re.compile(r"(?i)(?<![a-z])[a-z]:[\\/]+(?:users|windows|program)|\w\.exe\b|\bpowershell\b")
 _SPELLINGS = {"calc": "libreoffice_calc", "writer": "libreoffice_writer", "impress": "libreoffice_impress"}
 
 
@@ -66,12 +68,13 @@ class TaskFile(msgspec.Struct, frozen=True):
     id: str
     instruction: str
     apps: tuple[str, ...]
-    config: tuple[AnyStep, ...]
-    postconfig: tuple[AnyStep, ...]
+    config: tuple[Step, ...]
+    postconfig: tuple[Step, ...]
     conjunction: Conjunction
     checks: tuple[Check, ...]
     proxy: bool
     unknown: tuple[str, ...]
+    windows: bool  # whether a step or a check names a path or program of Windows, which no guest of ours has
 
     @property
     def infeasible(self) -> bool:
@@ -81,21 +84,6 @@ class TaskFile(msgspec.Struct, frozen=True):
     def sources(self) -> list[Source]:
         found = [source for check in self.checks for source in (check.result, check.expected)]
         return [source for source in found if source is not None]
-
-
-def content(path: Path, kind: str = "a task file") -> bytes:
-    """Return the bytes of a file that a user named; `kind` is what messages call it.
-
-    Raises:
-        UsageError: it is larger than 4 MiB.
-        InfrastructureError: it cannot be read.
-    """
-    try:
-        if path.stat().st_size > _MAX_FILE:
-            raise UsageError(f"{path}: {kind} has at most {_MAX_FILE >> 20} MiB")
-        return path.read_bytes()
-    except OSError as error:
-        raise InfrastructureError(f"cannot read {path}: {error.strerror}") from error
 
 
 def read(text: bytes, name: str) -> TaskFile:
@@ -126,6 +114,7 @@ def read(text: bytes, name: str) -> TaskFile:
         checks=tuple(_checks(document.evaluator, name)),
         proxy=document.proxy,
         unknown=tuple(sorted(set(whole) - set(_Document.__struct_fields__))),
+        windows=any(map(_OF_WINDOWS.search, texts([whole.get("config"), whole.get("evaluator")]))),
     )
 
 
@@ -135,13 +124,20 @@ def app(name: str) -> str:
     return _SPELLINGS.get(plain, "vs_code" if plain == "vscode" else plain)
 
 
-def read_step(step: Mapping[str, Any], key: str, name: str) -> AnyStep:
-    """Parse one step. Raises UsageError naming the file `name` and the key."""
+def read_step(step: Mapping[str, Any], key: str, name: str) -> Step:
+    """Parse one step; one of a type that OSWorld does not have is an `Other`.
+
+    Raises:
+        UsageError: it is no step, or not as its type demands; the message names the file `name` and the key.
+    """
+    kind = step.get("type")
+    if isinstance(kind, str) and kind.isidentifier() and kind not in KINDS:
+        return Other(kind)
     parameters = step.get("parameters", {})
     if not isinstance(parameters, dict):
         raise _bad(name, f"{key}.parameters", "it is no object")
     try:
-        typed: AnyStep = msgspec.convert({**parameters, "type": step.get("type")}, AnyStep, strict=False)
+        typed: AnyStep = msgspec.convert({**parameters, "type": kind}, AnyStep, strict=False)
         return typed
     except msgspec.ValidationError as error:
         raise _bad(name, key, str(error)) from error

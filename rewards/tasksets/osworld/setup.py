@@ -40,6 +40,12 @@ UNSUPPORTED: dict[str, str] = {
 }
 """Steps that are left out, and why."""
 
+
+def unsupported(step: steps.Step) -> str:
+    """Why a step cannot be carried out; "" if it can."""
+    return "unknown" if isinstance(step, steps.Other) else UNSUPPORTED.get(step.kind, "")
+
+
 _HISTORY = f"{PROFILES[0]}/Default/History"
 _MAKE_HISTORY = (
     "made=$(mktemp -d); google-chrome --headless=new --user-data-dir=$made --dump-dom about:blank; "
@@ -73,8 +79,8 @@ async def finish(workspace: Workspace, postconfig: Iterable[steps.Step]) -> None
 
 async def _run(workspace: Workspace, step: steps.Step, patience_s: float) -> None:
     """Run one step; `patience_s` is how long the window that it names may take to appear."""
-    if step.kind in UNSUPPORTED:
-        raise FaultError(Fault("task", "unsupported", f"step {step.kind!r}: {UNSUPPORTED[step.kind]}"))
+    if why := unsupported(step):
+        raise FaultError(Fault("task", "unsupported", f"step {step.kind!r}: {why}"))
     if isinstance(step, steps.ActivateWindow | steps.CloseWindow):
         await _window(workspace, step, patience_s)
     else:

@@ -16,9 +16,11 @@ import msgspec
 from guiagent.errors import DECODE_ERRORS, UsageError
 from guiagent.protocols import Device
 from guiagent.types import Ending
-from rewards.tasksets.osworld.schema import content, read_step
-from rewards.tasksets.osworld.steps import AnyStep, Step
+from rewards.tasksets.osworld.schema import MAX_FILE, read_step
+from rewards.tasksets.osworld.setup import unsupported
+from rewards.tasksets.osworld.steps import Step
 from rewards.tasksets.osworld.task import OsworldTask
+from rewards.tasksets.task_files import content
 
 SOLUTIONS = "solutions.json"
 _OURS = Path(__file__).with_name(SOLUTIONS)
@@ -52,13 +54,20 @@ def solutions(folder: Path) -> Mapping[str, Sequence[Step]]:
     return _read(_OURS) | (_read(folder / SOLUTIONS) if (folder / SOLUTIONS).is_file() else {})
 
 
-def _read(path: Path) -> dict[str, list[AnyStep]]:
-    text = content(path, "a file of solutions")
+def _read(path: Path) -> dict[str, list[Step]]:
+    text = content(path, MAX_FILE, "a file of solutions")
     try:
         known = msgspec.json.decode(text, type=dict[str, list[dict[str, Any]]])
     except DECODE_ERRORS as error:
         raise UsageError(f"{path}: {error}") from error
     return {
-        task: [read_step(step, f"{task}[{i}]", str(path)) for i, step in enumerate(steps)]
+        task: [_step(step, f"{task}[{i}]", str(path)) for i, step in enumerate(steps)]
         for task, steps in known.items()
     }
+
+
+def _step(step: Mapping[str, Any], key: str, name: str) -> Step:
+    read = read_step(step, key, name)
+    if why := unsupported(read):
+        raise UsageError(f"{name}: {key}: step {read.kind!r}: {why}")
+    return read

@@ -143,8 +143,19 @@ class Replay(Step, frozen=True):
     trajectory: str
 
 
+class Other(Step, frozen=True, tag="?"):
+    """A step that OSWorld does not have, of another benchmark with its format (WindowsAgentArena)."""
+
+    name: str
+
+    @property
+    def kind(self) -> str:
+        return self.name
+
+
 AnyStep = (
     Download | UploadFile | Launch | Open | Execute | RunCommand | ExecuteWithVerification | ActivateWindow
     | CloseWindow | Sleep | ChangeWallpaper | ChromeOpenTabs | ChromeCloseTabs | UpdateBrowseHistory
     | Googledrive | Login | Proxy | TidyDesktop | Act | Replay
 )  # fmt: skip
+KINDS = frozenset(str(step.__struct_config__.tag) for step in AnyStep.__args__)

@@ -8,8 +8,9 @@ from rewards.tasksets.osworld.schema import TaskFile
 
 def lacking(file: TaskFile) -> list[str]:
     """List the missing parts, such as "metric compare_epub"; empty if the task can be run."""
-    kinds = {step.kind for step in (*file.config, *file.postconfig)}
-    missing = [f"step {kind} ({setup.UNSUPPORTED[kind]})" for kind in sorted(kinds & set(setup.UNSUPPORTED))]
+    kinds = {step.kind: setup.unsupported(step) for step in (*file.config, *file.postconfig)}
+    missing = ["a guest with Windows"] if file.windows else []
+    missing += [f"step {kind} ({why})" for kind, why in sorted(kinds.items()) if why]
     for name in sorted({source.type for source in file.sources} - set(getters.GETTERS)):
         why = getters.UNSUPPORTED.get(name, "unknown")
         missing.append(f"getter {name} ({why})")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from guiagent.errors import DECODE_ERRORS, UsageError
+from rewards.tasksets.task_files import content
 
 RESPONSE = "AgentResponseEvaluator"  # of WebArena-Verified
 EVENT = "NetworkEventEvaluator"
@@ -107,13 +108,15 @@ class VerifiedFile(msgspec.Struct, frozen=True):
 
 
 def read(path: Path) -> Iterator[TaskFile | VerifiedFile]:
-    """Read the task, or the list of tasks, of a file. Raises UsageError, which names file and key."""
+    """Read the task, or the list of tasks, of a file.
+
+    Raises:
+        UsageError: it is no such file; the message names file and key.
+        InfrastructureError: it cannot be read.
+    """
+    text = content(path, _MAX_FILE)
     try:
-        if path.stat().st_size > _MAX_FILE:
-            raise UsageError(f"{path}: a task file has at most {_MAX_FILE >> 20} MiB")
-        found = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        found = msgspec.json.decode(text)
     except DECODE_ERRORS as error:
         raise UsageError(f"{path} is no WebArena task file: {error}") from error
     for number, one in enumerate(found if isinstance(found, list) else [found], 1):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from guiagent.cli.evaluate.task_files import harbor, osworld, webarena
+from guiagent.cli.evaluate.task_files import harbor, osworld, scienceboard, webarena
 from rewards import flaws
 from rewards.flaws import Flaw
 from rewards.tasksets.harbor.folder import is_one
@@ -23,6 +23,7 @@ class _Format:
 
 _HARBOR = _Format(harbor.rows, harbor.line, flaws.HARBOR)
 _WEBARENA = _Format(webarena.rows, webarena.line, (*flaws.WEBARENA, *flaws.VERIFIED))
+_SCIENCEBOARD = _Format(scienceboard.rows, scienceboard.line, ())
 _OSWORLD = _Format(osworld.rows, osworld.line, flaws.OSWORLD)
 
 
@@ -47,7 +48,7 @@ def check(path: Path) -> Checked:
         UsageError: there is none.
         InfrastructureError: one cannot be read.
     """
-    kind = _HARBOR if is_one(path) else _WEBARENA if webarena.is_one(path) else _OSWORLD
+    kind = _format(path)
     rows, bad = kind.rows(path)
     counts = Counter(name for row in rows for name in row["flaws"])
     known = sorted((one for one in kind.flaws if counts[one.name]), key=lambda one: -counts[one.name])
@@ -59,6 +60,14 @@ def check(path: Path) -> Checked:
         *(f"{one['name']} {one['tasks']}: {one['why']} ({one['source']})" for one in told),
     ]
     return Checked(rows, bad, told, _summary(rows, len(bad)), lines)
+
+
+def _format(path: Path) -> _Format:
+    if is_one(path):
+        return _HARBOR
+    if webarena.is_one(path):
+        return _WEBARENA
+    return _SCIENCEBOARD if scienceboard.is_one(path) else _OSWORLD
 
 
 def in_words(summary: Row) -> str:

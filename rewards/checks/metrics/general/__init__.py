@@ -95,6 +95,7 @@ _BY_MODULE: dict[str, tuple[str, ...]] = {
         "is_vlc_playing",
         "is_vlc_recordings_folder",
     ),
+    "words": ("compare_image_text",),
 }
 
 # name: "module:function"
