@@ -10,7 +10,7 @@ from eval.suites.miniwob import MINIWOB
 from eval.suites.miniwob_demo import MINIWOB_DEMO
 from eval.suites.miniwob_rounds import MINIWOB_ROUNDS
 from eval.suites.osworld import PREFIX, osworld_suite
-from eval.suites.phone import PHONE, PHONE_UNSEEN_APPS
+from eval.suites.phone import PHONE, PHONE_REGIMES, PHONE_UNSEEN_APPS
 from eval.suites.safety import SAFETY
 from eval.suites.steps import steps_suite
 from eval.suites.suite import Suite
@@ -25,7 +25,7 @@ SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
         *(DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, MINIWOB_ROUNDS),
-        *(PHONE, PHONE_UNSEEN_APPS, SAFETY, WEB),
+        *(PHONE, PHONE_REGIMES, PHONE_UNSEEN_APPS, SAFETY, WEB),
     )
 }
 

@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -496,6 +497,17 @@ def test_the_suites_report_instances_templates_and_apps_apart() -> None:
     assert (apps.train_tasks, apps.unseen_tasks) == ((), UNSEEN_APP_TEMPLATES)
     assert {phone.device, apps.device} == {"phone"}
     assert {*phone.grants} == {*apps.grants} == {"shell", "files"}
+
+
+def test_one_suite_has_all_three_regimes_and_counts_each() -> None:
+    suite = find_suite("phone-regimes")
+    assert suite.tasks == TRAIN_TEMPLATES + UNSEEN_TEMPLATES + UNSEEN_APP_TEMPLATES
+    assert len(set(suite.tasks)) == len(TEMPLATES) == 88
+    assert Counter(suite.groups["regime"][task] for task in suite.tasks) == {
+        "unseen instances": len(TRAIN_TEMPLATES),
+        "unseen templates": len(UNSEEN_TEMPLATES),
+        "unseen apps": len(UNSEEN_APP_TEMPLATES),
+    }
 
 
 def test_table_names_tell_tables_apart() -> None:
