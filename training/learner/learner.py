@@ -45,6 +45,7 @@ from training.losses.history import History, no_history, remembered
 from training.losses.metrics import added, over_ranks, summary
 from training.losses.objective import no_sums, objective_loss, reads_whole_trajectory
 from training.model.critic import Critic, with_end
+from training.model.freed import give_back
 from training.model.network import Checkpoints, Network, Placement
 from training.replay import Group
 
@@ -157,6 +158,7 @@ class Learner:
             self._scorer.share(learned, frames)
         self._find_reference(learned, frames)
         taken = [self._optimise(part, frames) for _ in range(self._config.epochs) for part in parts]
+        give_back()
         figures = self._figures([one for one in taken if one is not None], time.perf_counter() - began)
         objective = self._algorithm.objective
         taught = frozenset(sample.trajectory.id for sample in counted if sample.teaches(objective))

@@ -40,6 +40,7 @@ from training.learner.microbatches import Pass, passes
 from training.metrics.gpu import GpuMeter
 from training.metrics.memory import resident_mb
 from training.metrics.writer import Metrics
+from training.model.freed import give_back
 from training.model.network import Checkpoints, Network, Placement
 from training.sft.data import Draw, demonstration, drawn, split
 
@@ -190,6 +191,7 @@ class SftTrainer:
                 flops += self._network.flops(pack)
         loss, packed, flops, due, stopping = ranks.sum([loss, packed, flops, fit.due, self._stop()])
         taken = fit.update(self._parameters, loss)
+        give_back()
         seconds = time.perf_counter() - began
         if self._held_out and (fit.step % config.validate_every == 0 or fit.step == fit.steps):
             self._read = self._measure()
