@@ -208,6 +208,7 @@ class UpdateConfig(OptimizationConfig):
     objective: ObjectiveConfig = ObjectiveConfig()
     groups: Positive = 16
     flat_groups: FlatGroups | None = None  # None: as the algorithm has it
+    replay: bool = True  # False: without the algorithm's replay of earlier successes
     epochs: Positive = 1  # passes over a batch
     minibatches: Positive = 1  # optimiser steps in a pass
     max_staleness: Annotated[int, Field(ge=0)] = 4  # policy versions from sampling to update; 0: in turns

@@ -218,7 +218,7 @@ def compare(
     arms: Annotated[
         str | None,
         typer.Option(
-            help="TOML file of arms, each a list of overrides of the recipe; or collapse, curricula."
+            help="TOML file of arms, each overrides of the recipe; or collapse, curricula, lengths, replay."
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs of each arm.")] = 5,

@@ -183,7 +183,7 @@ def test_an_arm_is_any_overrides_of_the_recipe(tmp_path: Path) -> None:
     assert (one.rollout.seed, one.seed) == (other.rollout.seed, other.seed)  # the same tasks and pages
 
 
-@pytest.mark.parametrize("name", ["collapse", "curricula", "lengths"])
+@pytest.mark.parametrize("name", ["collapse", "curricula", "lengths", "replay"])
 def test_the_shipped_arms_are_configurations_of_the_demo(name: str) -> None:
     arms = arms_of_file(name, recipe_path("arpo-demo"), [])
     assert len({arm.config.model_dump_json() for arm in arms}) == len(arms)

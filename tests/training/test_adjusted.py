@@ -47,6 +47,25 @@ def test_a_clip_is_changed_bound_by_bound() -> None:
     )
 
 
+def test_without_replay_only_what_a_preset_replays_is_gone() -> None:
+    for name in ("arpo", "dart_code", "webrl"):
+        without = algorithm_of(config(f"update.algorithm={name}", "update.replay=false").update)
+        assert without.replay is None
+        assert replace(without, replay=ALGORITHMS[name].replay) == ALGORITHMS[name]
+
+
+@pytest.mark.parametrize(
+    ("preset", "line"),
+    [
+        ("grpo", "update.replay: grpo replays nothing: leave it out"),
+        ("digirl", "update.replay: digirl learns from its replay alone: leave it out"),
+    ],
+)
+def test_a_replay_that_cannot_be_left_out_is_refused(preset: str, line: str) -> None:
+    with pytest.raises(UsageError, match=f"^{line}$"):
+        algorithm_of(config(f"update.algorithm={preset}", "update.replay=false").update)
+
+
 def test_a_kl_term_brings_the_reference_and_takes_it_along() -> None:
     added = adjusted("arpo", "kl.coef=0.1")
     assert added.objective.kl == Kl(form="k3", coef=0.1)

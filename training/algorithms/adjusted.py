@@ -11,6 +11,7 @@ from training.algorithms.algorithm import (
     Algorithm,
     Clipped,
     EntropyTerm,
+    FromBuffer,
     Kl,
     Kto,
     Objective,
@@ -25,11 +26,15 @@ def algorithm_of(update: UpdateConfig) -> Algorithm:
     """Return the preset that a recipe names, its loss with what the recipe sets in place of its own.
 
     A KL or an entropy term that the preset has not is added by its `coef`, and taken away by `coef` 0; the
-    signal "reference" comes and goes with the former.
+    signal "reference" comes and goes with the former. Without `replay` no earlier success joins fresh groups.
 
-    Raises UsageError: there is no such preset, or its loss has no place for one of the numbers.
+    Raises UsageError: there is no such preset, its loss has no place for one of the numbers, or it replays
+    nothing that could be left out.
     """
     preset = find_algorithm(update.algorithm)
+    if not update.replay:
+        _require_fresh_groups(preset)
+        preset = replace(preset, replay=None)
     objective = _objective(preset.name, preset.objective, update.objective)
     if objective == preset.objective:
         return preset
@@ -46,6 +51,14 @@ def adjustments(config: ObjectiveConfig) -> str:
     )
     found = [f"{table}.{key} {value}" for table, keys in tables.items() for key, value in keys.items()]
     return ", ".join([*found, f"aggregation {config.aggregation}"] if config.aggregation else found)
+
+
+def _require_fresh_groups(preset: Algorithm) -> None:
+    """Raise UsageError unless the preset replays something beside fresh groups."""
+    if preset.replay is None:
+        raise UsageError(f"update.replay: {preset.name} replays nothing: leave it out")
+    if isinstance(preset.replay, FromBuffer):
+        raise UsageError(f"update.replay: {preset.name} learns from its replay alone: leave it out")
 
 
 Term = TypeVar("Term", Kl, EntropyTerm)
