@@ -14,7 +14,7 @@ test: setup check  ## everything but the commands of docs/, virtual machines, th
 	@scripts/osworld
 	@scripts/qwen
 	@scripts/sites data forum money shop tracker wiki
-	$(BIN)/python -m pytest -n 3 --dist loadfile || $(BIN)/python -m tests.support.again $$?
+	$(BIN)/python -m pytest -n 2 --dist loadfile || $(BIN)/python -m tests.support.again $$?
 
 test-docs: setup  ## what the pages of docs/ tell a reader to run, page by page; README's commands are in `make test`
 	@scripts/farm browser desktop phone pool tests || $(MISSING)
