@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -190,17 +191,10 @@ class _FailingFarm(FarmClient):
     failures = 0
     _dice = random.Random(0)
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        body: bytes = b"",
-        timeout_s: float = 10.0,
-        pauses: Sequence[float] = (),
-    ) -> Answer:
+    async def call(self, method: str, path: str, *rest: Any, **options: Any) -> Answer:
         fails = path.rpartition("/")[2] in _VERBS and self._dice.random() < _OF_CALLS
         if not fails or self._dice.random() < 0.5:
-            answer = await super().call(method, path, body, timeout_s, pauses)
+            answer = await super().call(method, path, *rest, **options)
         if fails:
             self.failures += 1
             raise FaultError(Fault("device", "crashed", "the device crashed (injected)", retryable=True))

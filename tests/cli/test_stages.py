@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from eval.suites import find_suite
 from guiagent import config as configuration
 from guiagent.cli.train import stages
 from guiagent.cli.train.recipes import recipe_path
@@ -98,3 +99,12 @@ def test_stages_follow_each_other_and_what_is_done_is_not_done_again(
         stages.train_in_stages(config("demonstrations.episodes=5"), tmp_path, Console())
     with pytest.raises(UsageError, match=r"reading was 1, now 2"):
         stages.train_in_stages(config("base.reading=2"), tmp_path, Console())
+
+
+def test_what_the_phones_recipe_counts_as_unseen_no_stage_sees() -> None:
+    recipe = configuration.load(StagesConfig, recipe_path("phone-demo"))
+    suite = find_suite(recipe.evaluation.suite).only(recipe.evaluation.tasks)
+    seen = {*recipe.demonstrations.tasks, *recipe.multi.tasks}
+    unseen = {task for task in suite.tasks if suite.groups["regime"][task] != "unseen instances"}
+    assert len(unseen) == 24 and not seen & unseen
+    assert {*suite.tasks} - unseen == {*recipe.multi.tasks}

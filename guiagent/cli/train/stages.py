@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
+from eval.report.breakdown import print_breakdown
 from eval.report.table import print_table
 from eval.results import SuiteResult, result_json, write_json
 from eval.suites import find_suite
@@ -53,6 +54,7 @@ def train_in_stages(config: StagesConfig, run: Path, console: Console) -> None:
         reached = _sft(config, run, console, at) if name == "sft" else _rl(config, run, name, console, at)
         found.append(_measured(config, suite, run, name, reached, console, at))
     print_table(found, console)
+    print_breakdown(found, console)
     write_json(run / "stages.json", {result.label: result_json(result) for result in found})
     console.print(f"the policy is {reached.policy}", soft_wrap=True)
 
