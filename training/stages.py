@@ -56,6 +56,7 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
     seed: int = 0
     devices: Positive = 4  # of demonstrations and measurements
     demonstrations: DemonstrationsConfig = DemonstrationsConfig()
+    processes: Positive = 2  # of fine-tuning, with one thread each
     base: BaseConfig | None = None  # made in the shape of the small policy; None: begin with `policy` itself
     sft: SftStage = SftStage()
     single: TrainConfig = TrainConfig(taskset="lab-steps")

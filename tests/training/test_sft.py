@@ -1,6 +1,7 @@
 """Supervised fine-tuning: what is shown and learned of a trajectory, and that it is learned."""
 
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ from training.learner.fitting import claimed, learning_rate
 from training.model.forward import Scores
 from training.model.network import Network
 from training.sft.data import demonstration, drawn, split
+from training.sft.processes import fine_tune_here
 from training.sft.train import Progress, fine_tune
 
 CLICK = "Action: click(start_box='({0},{0})')"
@@ -284,6 +286,20 @@ def test_two_processes_learn_what_one_does(checkpoint, store, tmp_path):
         agree(alone, together)
         fitted(config, together)
         agree(tmp_path / str(batch) / "went on", together)
+
+
+def test_with_a_process_beside_it_this_one_learns_the_same(checkpoint, store, tmp_path):
+    store.commit([replace(episode(store, f"e{i}", 1 + i % 4), seed=i) for i in range(8)])
+    config = configured(store, checkpoint, steps=2, batch=4, held_out=0.3, validate_every=1)
+    fitted(config, tmp_path / "alone")
+    told = []
+    found = fine_tune_here(config, tmp_path / "together", 2, told.append)
+    agree(tmp_path / "alone", tmp_path / "together")
+    assert (found.step, [progress.step for progress in told]) == (2, [1, 2])
+    assert not multiprocessing.active_children()
+    with pytest.raises(UsageError, match="begun with another config: seed was 0, now 1"):
+        fine_tune_here(config.model_copy(update={"seed": 1}), tmp_path / "together", 2, told.append)
+    assert not multiprocessing.active_children()
 
 
 def agree(one: Path, other: Path) -> None:

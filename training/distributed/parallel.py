@@ -88,12 +88,14 @@ class Distributed:
 
 
 @contextmanager
-def joined(meeting: str | Store | None = None, gpu: int | None = None) -> Iterator[Distributed]:
+def joined(
+    meeting: str | Store | None = None, gpu: int | None = None, place: tuple[int, int] | None = None
+) -> Iterator[Distributed]:
     """Join the processes that a launcher started: over NCCL if each has a GPU, over gloo on CPUs.
 
     They meet at `meeting`, a URL or a store of torch.distributed; by default the one that the environment
-    names. $RANK, $WORLD_SIZE and $LOCAL_RANK identify this process; its GPU is `gpu`, by default the one of
-    its $LOCAL_RANK.
+    names. `place` is this process's rank and how many there are, by default $RANK and $WORLD_SIZE; its GPU is
+    `gpu`, by default the one of its $LOCAL_RANK.
     All of them raise LostProcess if one dies, or is ten minutes late for a step.
     """
     device = _device(gpu)
@@ -101,7 +103,7 @@ def joined(meeting: str | Store | None = None, gpu: int | None = None) -> Iterat
         torch.cuda.set_device(device)
     with collective("joining the others"):
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        rank, world = place or (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
         meeting = meeting or os.environ.get(MEETING, "env://")
         met = {"store": meeting} if isinstance(meeting, Store) else {"init_method": meeting}
         dist.init_process_group(backend, timeout=STEP_TIMEOUT, world_size=world, rank=rank, **met)

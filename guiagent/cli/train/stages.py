@@ -22,7 +22,7 @@ from guiagent.cli.common.stopping import stoppable
 from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.train.experiment import ShowTraining
 from guiagent.cli.train.launch import TrainHere, require_possible
-from guiagent.errors import InfrastructureError, UsageError
+from guiagent.errors import UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from training.checkpoints.mirror import RunFolder
 from training.config import TrainConfig, checkpoint_folder
@@ -156,18 +156,17 @@ def _with_base(config: StagesConfig, run: Path, console: Console, at: str) -> St
 
 
 def _sft(config: StagesConfig, run: Path, console: Console, at: str) -> Reached:
-    import torch
-
-    from training.sft.train import fine_tune
+    from training.sft.processes import fine_tune_here
 
     _demonstrate(config, run, console, at)
-    torch.set_num_threads(1)
     with StageLine(console, at, "sft") as line, stoppable() as stop:
-        fitted = fine_tune(
-            config.fine_tuning(run), run / "sft", lambda progress: line.update(fit_line(progress)), stop=stop
+        fitted = fine_tune_here(
+            config.fine_tuning(run),
+            run / "sft",
+            config.processes,
+            lambda progress: line.update(fit_line(progress)),
+            stop,
         )
-    if fitted is None:
-        raise InfrastructureError(f"fine-tuning left no policy in {run / 'sft'}: look at its checkpoints")
     return Reached(str(fitted.policy), fitted.step)
 
 
