@@ -118,7 +118,7 @@ def test_what_cannot_be_is_one_line_and_nothing_is_played(tmp_path: Path) -> Non
         ((f"webarena:{path}",), "without one in"),
         ((f"webarena:{path}", "--site", "SHOPPING=http://x"), "task 3 is on GITLAB"),
         ((f"webarena:{path}", "--site", "http://x"), "write SITE=ADDRESS"),
-        ((f"webarena:{tmp_path / 'none.json'}",), "No such file"),
+        ((f"webarena:{tmp_path / 'none.json'}",), "there is no "),
         (("lab", "--site", "SHOPPING=http://x"), "for the suite webarena:PATH, not for lab"),
     ):
         refused = invoke("--policy", "null", "--run", tmp_path / "run", "--suite", *words)

@@ -1,9 +1,11 @@
 """A leased device for CUBE's tasks, without CUBE: what is shown, lines of refusal, ends, faults, leases."""
 
+import asyncio
 import importlib.util
 import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
@@ -182,14 +184,29 @@ def test_a_task_that_cannot_begin_has_no_score(
     assert not held(farm)
 
 
-def test_who_closes_waits_for_the_call_that_goes_on(farm: Farm, seat: Seat) -> None:
+def test_who_closes_waits_for_the_call_that_goes_on(
+    farm: Farm, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seat.begin(TASK, SEED)
-    with ThreadPoolExecutor(1) as other:
-        going = other.submit(seat.call, "wait", {"ms": 300})
-        while not seat._rollout.busy:  # type: ignore[union-attr]
-            pass
-        seat.close()
-        assert "link 'Events'" in going.result(5).text
+    assert seat._rollout is not None
+    episode, begun, may_end = seat._rollout._episode, Event(), Event()
+    step = episode.step
+
+    async def held_up(*actions: Any) -> Any:
+        begun.set()
+        assert await asyncio.to_thread(may_end.wait, 30)
+        return await step(*actions)
+
+    monkeypatch.setattr(episode, "step", held_up)
+    with ThreadPoolExecutor(2) as others:
+        going = others.submit(seat.call, "wait", NOTHING)
+        assert begun.wait(30)
+        closing = others.submit(seat.close)
+        with pytest.raises(TimeoutError):
+            closing.result(0.3)
+        may_end.set()
+        assert "link 'Events'" in going.result(30).text
+        closing.result(30)
     assert not held(farm)
 
 
