@@ -175,10 +175,12 @@ async def test_a_seed_gives_one_frame_and_instruction_on_a_freshly_loaded_page(b
     ("page", "picture"), [("click-dialog", "ui-icons_"), ("email-inbox-star-reply", "star")]
 )
 async def test_a_page_is_set_up_once_its_pictures_have_come(browser_device, page, picture):
-    """Those of the page's own style, and of one that it links to."""
-    spec = replace(SPEC, probes={**SPEC.probes, "came": "core.pictured"})
+    """Those of the page's own style, and of one that it links to; they are held, or they would go again."""
+    held = "core.pictured.map(one => [one.src, one.complete && one.naturalWidth > 0])"
+    spec = replace(SPEC, probes={**SPEC.probes, "came": held})
     _, shown = await MiniWob(oracle=True).task(page, 11).setup(browser_device, spec)
-    assert [url for url in shown.probes["came"] if picture in url], shown.probes["came"]
+    came = dict(shown.probes["came"])
+    assert any(picture in url for url in came) and all(came.values()), came
 
 
 @with_browser

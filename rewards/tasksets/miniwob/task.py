@@ -30,19 +30,15 @@ scrollTo(0, 0);
 """
 # Pictures that the page's own style names, and those that elements have by any style when a document is first
 # set up: until they have come, what lies beside them is elsewhere, and the screen is not what it will be.
+# They are held, since a browser forgets what nobody holds, and loads it anew when an element first shows it.
 _PICTURES = """
 if (core.pictured) return;
 const rules = [...document.styleSheets].filter(sheet => !sheet.href).flatMap(sheet => [...sheet.cssRules]);
 const worn = [...document.body.querySelectorAll('*')].map(one => getComputedStyle(one).backgroundImage);
 const texts = [...rules.map(rule => rule.cssText), ...worn];
 const named = texts.flatMap(text => [...text.matchAll(/url\\("([^"]+)"\\)/g)].map(found => found[1]));
-core.pictured = [...new Set(named)];
-const loaded = url => new Promise(done => {
-  const picture = new Image();
-  picture.onload = picture.onerror = () => done();
-  picture.src = url;
-});
-return Promise.all(core.pictured.map(loaded)).then(() => {});
+core.pictured = [...new Set(named)].map(url => Object.assign(new Image(), {src: url}));
+return Promise.all(core.pictured.map(picture => picture.decode().catch(() => {}))).then(() => {});
 """
 _UTTERANCE = "(u => typeof u === 'string' ? u : u.utterance)(core.getUtterance())"
 _READY_POLLS = 200
