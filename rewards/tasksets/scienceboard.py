@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from guiagent.errors import DECODE_ERRORS, GuiAgentError, UsageError
+from guiagent.errors import DECODE_ERRORS, UsageError
 from rewards.tasksets.task_files import content, texts
 
 _MAX_FILE = 4 << 20
@@ -49,14 +49,6 @@ class TaskFile(msgspec.Struct, frozen=True):
         if any(_CODE in text for text in texts(self.evaluate)):
             missing.append("a rule in Python, which is never evaluated")
         return missing
-
-
-def is_one(path: Path) -> bool:
-    """Whether a JSON file is a task of ScienceBoard's."""
-    try:
-        return bool(read(path))
-    except GuiAgentError:
-        return False
 
 
 def read(path: Path) -> TaskFile:

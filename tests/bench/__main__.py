@@ -23,19 +23,8 @@ from tests.bench.rows import Row, current_commit
 
 SUBJECTS = (
     *("startup", "freshness", "reset", "stepping", "pool", "leases", "readiness", "memory", "desktop", "vm"),
-    *(
-        "pages",
-        "runner",
-        "sites",
-        "lab",
-        "engine",
-        "loop",
-        "training",
-        "resume",
-        "checkpoints",
-        "asynchrony",
-        "judge",
-    ),
+    *("pages", "runner", "sites", "lab", "engine", "loop"),
+    *("training", "resume", "checkpoints", "asynchrony", "judge"),
 )
 _LIMIT_S = 1800.0  # for one subject, its peers' installation and a VM's first boot included
 

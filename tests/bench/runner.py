@@ -20,12 +20,12 @@ from eval.run import RETRIES, Agent, Benchmark, run_suite
 from eval.suites.lab import LAB
 from eval.suites.miniwob import MINIWOB
 from eval.suites.suite import Suite
-from guiagent.actions import ACTION, Click
+from guiagent.actions import Click
 from guiagent.client import FarmClient
 from guiagent.client.http import Answer
 from guiagent.client.local_pool import private_pool
 from guiagent.errors import Fault, FaultError
-from guiagent.policies.scripted import OraclePolicy, RandomElementPolicy
+from guiagent.policies.scripted import OraclePolicy, RandomElementPolicy, RandomPolicy
 from guiagent.protocols import Turn
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Ending, Observation, ObserveSpec, PolicyOutput
@@ -64,7 +64,7 @@ def _overhead(pool: Endpoint, folder: Path, rounds: int, size: str) -> Row:
         nonlocal latest
         latest = next(outs)
         began = time.perf_counter()
-        result = asyncio.run(_run(pool, suite, Agent(_Taps(), "taps", _PICTURE), latest, 1, _TURNS))
+        result = asyncio.run(_run(pool, suite, Agent(RandomPolicy(), "random", _PICTURE), latest, 1, _TURNS))
         return 1000 * (time.perf_counter() - began) / sum(one.steps for one in result.episodes)
 
     ours()  # the pool makes each app once; who comes first would pay for it
@@ -103,20 +103,6 @@ async def _bare(pool: Endpoint, suite: Suite, out: Path) -> float:
 
 def _actions(output: PolicyOutput) -> list[Click]:
     return [Click.model_validate(action) for action in output.actions]
-
-
-class _Taps:
-    """A policy that taps the screen anywhere; the same episode and turn give the same place."""
-
-    async def act(
-        self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
-    ) -> PolicyOutput:
-        dice = random.Random(f"{episode}/{len(history)}")
-        tap = Click(x=dice.randrange(observation.width), y=dice.randrange(observation.height))
-        return PolicyOutput("tap", [ACTION.dump_python(tap, mode="json")])
-
-    def forget(self, episode: str) -> None:
-        pass
 
 
 def _repeated() -> Row:
@@ -158,7 +144,12 @@ def _with_faults() -> Iterator[Row]:
     given_up = [one for one in failing.episodes if one.outcome == "fault"]
     early = [one for one in given_up if one.attempts <= RETRIES]
     name = f"runner: {len(benchmark.jobs):,} episodes on failing devices"
-    row = at_most(f"{name}, not accounted for or scored otherwise", "episodes", _count(lost, wrong, early), 0)
+    row = at_most(
+        f"{name}, not accounted for or scored otherwise",
+        "episodes",
+        Arm.of(float(lost + len(wrong) + len(early))),
+        0,
+    )
     successes = sum(one.outcome == "success" for one in scored)
     yield noted(row, f"{len(scored):,} scored, {successes:,} of them successes; {len(given_up)} given up")
     kept = reported(f"{name}, attempts that failed", "%", Arm.of(100 * sum(attempts) / len(attempts)))
@@ -167,10 +158,6 @@ def _with_faults() -> Iterator[Row]:
     yield noted(
         kept, f"{farm.failures} failures, {sum(attempts)} of {len(attempts):,} attempts kept as faults"
     )
-
-
-def _count(lost: int, *others: Sequence[object]) -> Arm:
-    return Arm.of(float(lost + sum(map(len, others))))
 
 
 class _Fickle(OraclePolicy):

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from guiagent.cli import app
+from guiagent.cli.evaluate.task_files.scienceboard import is_one
 from guiagent.errors import UsageError
 from rewards.tasksets import scienceboard
 
@@ -65,6 +66,6 @@ def test_each_says_what_it_lacks(tmp_path: Path) -> None:
 )
 def test_what_is_no_task_is_one_line(tmp_path: Path, text: bytes) -> None:
     (path := tmp_path / "one.json").write_bytes(text)
-    assert not scienceboard.is_one(path)
+    assert not is_one(path)
     with pytest.raises(UsageError, match=r"^.*one\.json: [^\n]+$"):
         scienceboard.read(path)

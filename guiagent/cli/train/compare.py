@@ -94,7 +94,7 @@ def _actions(config: TrainConfig) -> dict[str, int]:
     """Return how many actions each task of the suite takes, where the suite says so."""
     if config.evaluation is None:
         return {}
-    counts = find_suite(config.evaluation.suite).only(config.evaluation.tasks).groups.get("actions", {})
+    counts = find_suite(config.evaluation.suite).groups.get("actions", {})
     return {task: int(count) for task, count in counts.items()}
 
 

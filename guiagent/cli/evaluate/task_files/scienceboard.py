@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from guiagent.errors import UsageError
+from guiagent.errors import GuiAgentError, UsageError
 from rewards.tasksets import scienceboard
 from rewards.tasksets.osworld.load import paths
 from rewards.tasksets.scienceboard import TaskFile
@@ -12,9 +12,10 @@ from rewards.tasksets.scienceboard import TaskFile
 def is_one(path: Path) -> bool:
     """Whether the first JSON file of a path is a task of ScienceBoard's."""
     try:
-        return scienceboard.is_one(paths(path)[0])
-    except UsageError:
+        scienceboard.read(paths(path)[0])
+    except GuiAgentError:
         return False
+    return True
 
 
 def rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
