@@ -14,7 +14,7 @@ import msgspec
 
 from eval.conditions import Conditions
 from eval.stats import Proportion, macro_mean, mcnemar_exact, newcombe
-from eval.suites.suite import Suite
+from eval.suites.suite import Suite, joined
 from guiagent.errors import DECODE_ERRORS, InfrastructureError
 from guiagent.storage.atomic import write_file
 from guiagent.types import StopReason, Trajectory
@@ -92,6 +92,19 @@ class SuiteResult:
     def macro(self, trained: bool) -> float:
         """Return the mean of the tasks' rates, over training tasks or unseen ones."""
         return macro_mean(row.scheduled for row in self.tasks if row.trained == trained)
+
+
+def together(results: Sequence[SuiteResult]) -> SuiteResult:
+    """Return the results of one policy on several suites as one, on the suites joined."""
+    if len(results) == 1:
+        return results[0]
+    ran = [result.ran for result in results]
+    return SuiteResult(
+        joined([result.suite for result in results]),
+        results[0].label,
+        tuple(episode for result in results for episode in result.episodes),
+        msgspec.structs.replace(ran[0], devices=tuple(device for one in ran for device in one.devices)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

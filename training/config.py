@@ -19,16 +19,19 @@ Gpu = Annotated[int, Field(ge=0)]
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 SMALL_POLICY = Path(__file__).parent / "tiny" / "checkpoint"
+PLATFORMS_POLICY = Path(__file__).parent / "tiny" / "platforms"
+_SHIPPED = {"tiny": SMALL_POLICY, "tiny-platforms": PLATFORMS_POLICY}
 
 
 def checkpoint_folder(name: str, *, weights: bool = True) -> Path:
-    """Return the folder of a checkpoint: `tiny` (the shipped small policy), ORGANISATION/MODEL, or a path.
+    """Return the folder of a checkpoint: a shipped one by its name, ORGANISATION/MODEL, or a path.
 
+    Shipped are `tiny`, the small policy, and `tiny-platforms`, which knows several platforms.
     A model of the Hugging Face hub is downloaded once, without its weights if `weights` is False.
 
     Raises InfrastructureError if there is no checkpoint.
     """
-    folder = SMALL_POLICY if name == "tiny" else Path(name)
+    folder = _SHIPPED.get(name) or Path(name)
     if not folder.exists() and _HUB_NAME.fullmatch(name) and not folder.parent.exists():
         folder = _download(name, weights)
     require_checkpoint(folder)
@@ -135,7 +138,8 @@ class PlatformConfig(_Config):
     device: DeviceConfig = DeviceConfig()
     devices: Positive = 4
     share: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    """Of the groups that may be open or wait for the trainer, beside the shares of the other platforms."""
+    """Of the groups that may be open or wait for the trainer, or of a recipe's demonstrations, beside the
+    shares of the other platforms."""
 
 
 class OptimizationConfig(_Config):

@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from guiagent.errors import UsageError
-from training.config import DeviceConfig, EvaluationConfig, Positive, Rate, SftConfig, TrainConfig
+from training.config import (
+    DeviceConfig,
+    EvaluationConfig,
+    PlatformConfig,
+    Positive,
+    Rate,
+    SftConfig,
+    TrainConfig,
+)
 
 StageName = Literal["sft", "single", "multi"]
 STAGES: tuple[StageName, ...] = ("sft", "single", "multi")
@@ -28,11 +36,15 @@ class DemonstrationsConfig(BaseModel, extra="forbid", frozen=True):
     episodes: Positive = 2000
     midway: Annotated[float, Field(ge=0, le=1)] = 0.0  # share that begins on the oracle's way, or at its end
     astray: Annotated[float, Field(ge=0, le=1)] = 0.0  # share that begins after one to three random taps
+    platforms: tuple[PlatformConfig, ...] = ()
+    """Several platforms, in place of `taskset` and `tasks` on the recipe's devices; `share` is of all
+    episodes, and of the base's screens."""
 
 
 class BaseConfig(BaseModel, extra="forbid", frozen=True):
     """The policy that the stages begin with, made anew and taught to read: see `training/sft/base.py`."""
 
+    vocabulary: Positive = 768  # tokens that are learned from the demonstrations' words
     screens: Positive = 3000  # of the tasks demonstrated
     reading: Positive = 300  # optimiser steps of reading alone
     pointing: Positive = 400  # and then of both
@@ -74,6 +86,19 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
             raise UsageError("a base is made in the shape of the small policy: leave out base, or policy")
         if "store" in self.sft.model_fields_set:
             raise UsageError("the stage sft learns from its own demonstrations: leave out sft.store")
+
+    def shown_on(self, total: int) -> list[tuple[PlatformConfig, int]]:
+        """The platforms of the demonstrations, and how many of `total` episodes or screens each has."""
+        shown = self.demonstrations
+        sole = PlatformConfig(
+            taskset=shown.taskset, tasks=shown.tasks, device=self.device, devices=self.devices
+        )
+        platforms = shown.platforms or (sole,)
+        shares = [platform.share for platform in platforms]
+        ends = [round(total * sum(shares[: n + 1]) / sum(shares)) for n in range(len(shares))]
+        return [
+            (platform, end - start) for platform, start, end in zip(platforms, [0, *ends], ends, strict=False)
+        ]
 
     def fine_tuning(self, run: Path) -> SftConfig:
         """The config of the stage "sft" in the folder `run`."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from eval.suites import grounding
+from eval.suites.demo import DEMO_APPS, DEMO_PAGES, DEMO_PHONE
 from eval.suites.desktop import DESKTOP
 from eval.suites.harbor import harbor_suite
 from eval.suites.lab import LAB, LAB_PERTURBED
@@ -24,7 +25,17 @@ from rewards.tasksets.grounding import GROUNDING
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
-        *(DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, MINIWOB_ROUNDS),
+        *(
+            DEMO_APPS,
+            DEMO_PAGES,
+            DEMO_PHONE,
+            DESKTOP,
+            LAB,
+            LAB_PERTURBED,
+            MINIWOB,
+            MINIWOB_DEMO,
+            MINIWOB_ROUNDS,
+        ),
         *(PHONE, PHONE_REGIMES, PHONE_UNSEEN_APPS, SAFETY, WEB),
     )
 }

@@ -119,3 +119,30 @@ class Suite:
         if self.sites:
             content["sites"] = {site: self.applications.get(site, "") for site in self.sites}
         return xxhash.xxh3_128_hexdigest(msgspec.json.encode(content))
+
+
+def joined(suites: Sequence[Suite]) -> Suite:
+    """Count the tasks of several suites together, by "platform" too; a single one is itself.
+
+    Each of them is played by itself, on devices of its kind.
+    """
+    if len(suites) == 1:
+        return suites[0]
+    ways = dict.fromkeys(way for suite in suites for way in suite.groups)
+    platforms = {task: suite.device for suite in suites for task in suite.tasks}
+    return Suite(
+        name=" and ".join(suite.name for suite in suites),
+        taskset=" and ".join(suite.taskset for suite in suites),
+        train_tasks=tuple(task for suite in suites for task in suite.train_tasks),
+        unseen_tasks=tuple(task for suite in suites for task in suite.unseen_tasks),
+        episodes=min(suite.episodes for suite in suites),
+        device=" and ".join(suite.device for suite in suites),
+        content=" ".join(suite.digest for suite in suites),
+        groups={
+            "platform": platforms,
+            **{
+                way: {task: group for suite in suites for task, group in suite.groups.get(way, {}).items()}
+                for way in ways
+            },
+        },
+    )

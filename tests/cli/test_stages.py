@@ -68,6 +68,20 @@ def test_what_cannot_be_carried_out_is_known_before_a_device_starts(
     assert not (tmp_path / "run").exists()
 
 
+def test_several_platforms_are_shown_in_one_store_and_gone_on_with(tmp_path: Path) -> None:
+    small = '{taskset="lab",tasks=["reach-2"],devices=1,device={kind="lab"}}'
+    large = '{taskset="lab-steps",tasks=["set-2"],devices=1,share=2,device={kind="lab",width=200,height=280}}'
+    asked = config("demonstrations.episodes=6", f"demonstrations.platforms=[{small},{large}]")
+    for _ in range(2):
+        stages.demonstrate(asked, tmp_path, Console())
+        with TrajectoryStore(tmp_path / "demonstrations", readonly=True) as store:
+            sizes = {one.id: {(step.width, step.height) for step in one.steps} for one in store}
+        assert len(sizes) == 6
+        assert [sizes[f"demo-{number:06d}"] for number in range(6)] == [{(160, 224)}] * 2 + [{(200, 280)}] * 4
+    with pytest.raises(UsageError, match="has no oracle to demonstrate it"):
+        stages.demonstrate(config('demonstrations.platforms=[{taskset="web"}]'), tmp_path / "web", Console())
+
+
 @pytest.mark.drill
 def test_stages_follow_each_other_and_what_is_done_is_not_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,10 +5,15 @@ from dataclasses import replace
 import pytest
 
 from eval.suites import SUITES, find_suite
-from eval.suites.suite import Suite
+from eval.suites.demo import ACTIONS, DEMO_APPS, DEMO_PAGES, DEMO_PHONE, LONG
+from eval.suites.suite import Suite, joined
+from guiagent import config as configuration
+from guiagent.cli.train.recipes import recipe_path
 from guiagent.errors import UsageError
 from guiagent.seeds import EVALUATION
 from rewards.catalogue import TASKSETS
+from rewards.tasksets.miniwob.pages import CLICKS, STEPS
+from training.config import TrainConfig
 
 SUITE = Suite("s", "miniwob", ("a", "b"), ("c",), episodes=5, device="browser")
 
@@ -93,3 +98,29 @@ def test_the_digest_moves_with_the_version_of_an_application_that_is_played_on()
     suite = replace(SUITE, sites_of={"a": ("mail",)}, applications={"mail": "Mail 1", "wiki": "Wiki 1"})
     assert replace(suite, applications={"mail": "Mail 2"}).digest != suite.digest
     assert replace(suite, applications={"mail": "Mail 1", "wiki": "Wiki 2"}).digest == suite.digest
+
+
+def test_suites_joined_count_all_their_tasks_together_and_by_platform() -> None:
+    other = replace(SUITE, name="o", device="lab", train_tasks=("d",), unseen_tasks=("e",))
+    some, more = replace(SUITE, groups={"length": {"a": "1"}}), replace(other, groups={"length": {"d": "2"}})
+    both = joined([some, more])
+    assert (both.name, both.train_tasks, both.unseen_tasks) == ("s and o", ("a", "b", "d"), ("c", "e"))
+    assert both.groups["length"] == {"a": "1", "d": "2"}
+    assert {both.groups["platform"][task] for task in SUITE.tasks} == {SUITE.device}
+    assert both.groups["platform"]["e"] == "lab"
+    assert both.digest != joined([some, replace(more, episodes=SUITE.episodes - 1)]).digest
+    assert joined([some]) is some
+    with pytest.raises(ValueError, match="listed twice"):
+        joined([some, replace(more, train_tasks=("a",))])
+
+
+def test_more_than_half_of_the_long_demos_tasks_take_three_actions_and_its_recipe_trains_on_them() -> None:
+    suites = (DEMO_PAGES, DEMO_APPS, DEMO_PHONE)
+    trained = {task for suite in suites for task in suite.train_tasks}
+    long = {task for suite in suites for task, length in suite.groups[ACTIONS].items() if length == LONG}
+    assert len(trained) >= 16 and 2 * len(long) > len(trained) and long <= trained
+    longest = {**CLICKS, **STEPS}
+    assert all(longest[page] >= 3 for page in long & {*DEMO_PAGES.train_tasks})
+    recipe = configuration.load(TrainConfig, recipe_path("everywhere"))
+    assert {task for platform in recipe.platforms for task in platform.tasks} == trained
+    assert {platform.device.kind for platform in recipe.platforms} == {suite.device for suite in suites}

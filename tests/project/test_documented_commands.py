@@ -54,6 +54,12 @@ SHORTER = [
     (r"^(guiagent train --recipe tiny-sft .*)$", r"\1 --set demonstrations=40 --set steps=4 --set batch=4"),
     (r"^(guiagent train --recipe tiny-judge .*)$", r"\1 --set labelled=150 --set steps=4 --set batch=4"),
     (r"^(guiagent train --recipe tiny-.*)$", r"\1 --set devices=2"),
+    (
+        r"^(guiagent train --recipe tiny-platforms .*)$",
+        r"\1 --set demonstrations.episodes=24 --set base.screens=24 --set base.reading=1"
+        " --set base.pointing=1 --set base.batch=4 --set sft.steps=1 --set sft.batch=4"
+        " --set evaluation.episodes=1",
+    ),
     (r"^(guiagent demonstrate .*)=200$", r"\1=4 --set devices=1"),
     (
         r"^(guiagent train --recipe lab .*)$",

@@ -61,6 +61,25 @@ def test_an_element_in_front_hides_what_is_behind_it() -> None:
     assert [found[token] for token in (0, 1, 5)] == ["Back", "Screen", "Orders"]
 
 
+def test_a_sentence_is_no_name() -> None:
+    sentence = Node("text", "Find the email by Alysia and click the star.", (0, 0, 160, 28), "s")
+    shown = screen("Orders")
+    only = Screen(shown.frame, *SIZE, [sentence])
+    assert base.named(only, GRID) == {} == base.pointable(only)
+
+
+def test_of_a_control_and_its_label_the_control_is_pointed_at_and_of_two_rows_none() -> None:
+    label = Node("text", "Orders", (20, 32, 60, 11), "l")
+    control = Node("checkbox", "Orders", (4, 30, 14, 14), "c")
+    shown = screen("Trips")
+    row = Screen(shown.frame, *SIZE, [label, control, *shown.elements])
+    assert base.pointable(row)["Orders"] == control
+    twice = Screen(shown.frame, *SIZE, [label, control, Node("text", "Orders", (20, 90, 60, 11), "m")])
+    assert base.pointable(twice) == {}
+    beyond = Screen(shown.frame, *SIZE, [Node("button", "Save", (150, 220, 40, 20), "b")])
+    assert base.pointable(beyond) == {}
+
+
 def test_screens_are_read_as_they_were_written_and_damage_is_told(tmp_path: Path) -> None:
     save(tmp_path / "screens", screens())
     assert load(tmp_path / "screens") == screens()

@@ -1,15 +1,24 @@
 """Where a demonstration begins: at the start, on the oracle's way or at its end, or some taps astray."""
 
+from pathlib import Path
+from typing import Any
+
 import msgspec
 import pytest
 
 from devices.config import LabConfig
 from devices.drivers.lab import LabDevice
+from guiagent.errors import Fault, FaultError
 from guiagent.lab.plan import plan
-from guiagent.types import ObserveSpec
+from guiagent.storage.trajectories import TrajectoryStore
+from guiagent.types import ObserveSpec, Trajectory
 from rewards.tasksets.lab import Lab
 from rewards.tasksets.lab.task import state_of
+from training.config import PlatformConfig
+from training.sft import demonstrations
 from training.sft.demonstrations import Begun
+from training.stages import DemonstrationsConfig, StagesConfig
+from training.tiny import collecting
 
 SEEDS = range(10**6, 10**6 + 8)
 
@@ -32,3 +41,67 @@ async def test_each_input_of_the_oracle_is_one_less_to_go_and_none_follows_the_l
 async def test_taps_lead_astray_from_there() -> None:
     found = [await left("reach-4", seed, along=2, taps=3) for seed in SEEDS]
     assert any(inputs > 2 for inputs in found)
+
+
+def test_each_platform_has_its_share_of_the_demonstrations_and_a_seed_draws_the_same() -> None:
+    lab, pages = (
+        PlatformConfig(taskset="lab", tasks=("reach-2",)),
+        PlatformConfig(tasks=("click-tab",), share=2),
+    )
+    shown = DemonstrationsConfig(episodes=10, midway=0.5, platforms=(lab, pages))
+    found = list(demonstrations.plan(StagesConfig(demonstrations=shown)))
+    assert [platform for platform, _ in found] == [lab, pages]
+    assert [len(planned) for _, planned in found] == [3, 7]
+    planned = [one for _, some in found for one in some]
+    assert [one.id for one in planned] == [f"demo-{number:06d}" for number in range(10)]
+    assert [one.task.id for one in planned] == ["reach-2"] * 3 + ["click-tab"] * 7
+    assert len({one.task.seed for one in planned}) == 10
+    again = [one for _, some in demonstrations.plan(StagesConfig(demonstrations=shown)) for one in some]
+    assert [(one.task.seed, one.along, one.taps) for one in planned] == [
+        (one.task.seed, one.along, one.taps) for one in again
+    ]
+
+
+def test_without_platforms_there_is_that_of_the_recipes_devices() -> None:
+    config = StagesConfig(demonstrations=DemonstrationsConfig(tasks=("reach-2",), episodes=3), devices=2)
+    ((platform, planned),) = demonstrations.plan(config)
+    assert (platform.device, platform.devices, platform.taskset) == (config.device, 2, "lab")
+    assert len(planned) == 3
+
+
+class _NoDevice:
+    """A lease of nothing, for episodes that need nothing."""
+
+    id, token = "nothing", 0
+
+    def lease(self, *_: object, **__: object) -> "_NoDevice":
+        return self
+
+    async def __aenter__(self) -> "_NoDevice":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+def job(id: str, fault: Fault | None = None) -> collecting.Job:
+    async def play(*_: object) -> Trajectory:
+        return Trajectory(id, "t", 0, "Do it.", [], "agent_done", score=None, fault=fault)
+
+    return collecting.Job(id, "t", play)
+
+
+async def test_what_the_dialect_has_no_words_for_is_left_out_and_other_faults_end_the_collection(
+    tmp_path: Path,
+) -> None:
+    farm: Any = _NoDevice()
+    unsaid = job("unsaid", Fault("task", collecting.INEXPRESSIBLE, "no word for a move"))
+    broken = job("broken", Fault("task", "no_oracle", "the oracle gave no action"))
+    with TrajectoryStore(tmp_path) as store:
+        with pytest.raises(FaultError, match="no word for a move"):  # nothing at all can be shown
+            await collecting.collect(farm, store, [unsaid], 1, lambda _: None)
+        for _ in range(2):  # the second time it is the only one that is missing
+            await collecting.collect(farm, store, [job("said"), unsaid], 1, lambda _: None)
+            assert store.ids == ["said"]
+        with pytest.raises(FaultError, match="gave no action"):
+            await collecting.collect(farm, store, [job("said"), unsaid, broken], 1, lambda _: None)

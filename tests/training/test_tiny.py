@@ -24,15 +24,15 @@ from guiagent.seeds import DEMONSTRATIONS
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Observation, ObserveSpec, PolicyOutput, Step, Trajectory
 from rewards.tasksets.miniwob import GROUNDING_TASKS, HEIGHT, TRAIN_TASKS, UNSEEN_TASKS, WIDTH, MiniWob
-from training.config import WarmStartConfig
+from training.config import PLATFORMS_POLICY, WarmStartConfig, checkpoint_folder
 from training.engine.policy import LocalPolicy
 from training.engine.sampling import Sampling
 from training.inputs.encoder import Encoder
 from training.inputs.pictures import pixel_values
+from training.model.pretrained import on_accelerator, open_model
 from training.tiny import demos, model, supervised, warm_start
 from training.tiny.model import Vision
 
-SHIPPED = Path(training.tiny.__file__).parent / "checkpoint"
 SPEC = ObserveSpec(frame="png")
 DIALECT = UiTars(32)
 
@@ -47,17 +47,31 @@ def png(image: Image.Image) -> bytes:
     return data.getvalue()
 
 
-@pytest.fixture(params=["fresh", "shipped"])
+@pytest.fixture(params=["fresh", "tiny", "tiny-platforms"])
 def folder(request: pytest.FixtureRequest, checkpoint: Path) -> Path:
-    if request.param == "fresh":
-        return checkpoint
-    if not SHIPPED.is_dir():
-        pytest.skip(f"there is no checkpoint at {SHIPPED}")
-    return SHIPPED
+    return checkpoint if request.param == "fresh" else checkpoint_folder(request.param)
 
 
 def test_the_checkpoint_is_small(folder):
     assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 10 * 2**20
+
+
+def test_what_is_shipped_is_small_all_together():
+    weights = Path(training.tiny.__file__).parent.rglob("*.safetensors")
+    assert sum(file.stat().st_size for file in weights) <= 15 * 10**6
+
+
+def test_half_precision_is_computed_in_float32_where_there_is_no_gpu():
+    opened = open_model(PLATFORMS_POLICY)
+    assert opened.dtype == torch.float16
+    if not torch.cuda.is_available():
+        assert on_accelerator(opened).dtype == torch.float32
+
+
+def test_the_policy_of_several_platforms_has_their_words_and_the_numbers_of_their_screens():
+    encoder = Encoder(PLATFORMS_POLICY)
+    for word in ("319", "Orders", " Submit"):
+        assert len(encoder.plain(word)) == 1
 
 
 def test_plain_transformers_loads_it_and_agrees_with_the_encoder(folder):

@@ -11,7 +11,7 @@ for: next-token logits of its position choose between how a click begins and the
 
 import random
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,7 @@ SCREENS = "screens.msgpack"  # in the base's folder
 POLICY = "policy"
 
 _WORDS = 3 / 5  # of an element's width, from the left: what is written is there, and controls beyond
+_LONGEST_NAME = 32  # characters; a sentence covers more than one line
 
 
 class _Fitting(NamedTuple):
@@ -65,9 +66,9 @@ def fit(
             text for one in store for text in (one.instruction, *(step.policy.text for step in one.steps))
         }
     screens = load(folder / SCREENS)
-    said |= {_asked(name) for screen in screens for name in _pointable(screen)}
+    said |= {_asked(name) for screen in screens for name in pointable(screen)}
     sides = {side for screen in screens for side in (screen.width, screen.height)}
-    tokenizer = model.make_tokenizer(sorted(said), largest=model.largest_number(sides))
+    tokenizer = model.make_tokenizer(sorted(said), made.vocabulary, model.largest_number(sides))
     torch.manual_seed(config.seed)
     with tempfile.TemporaryDirectory() as untrained:
         start = Path(untrained)
@@ -117,7 +118,29 @@ def covered(element: Node, size: tuple[int, int], grid: tuple[int, int]) -> list
 def named(screen: Screen, grid: tuple[int, int]) -> dict[int, str]:
     """What each visual token that words cover says; an element in front hides what is behind it."""
     size = (screen.width, screen.height)
-    return {token: one.name for one in screen.elements for token in covered(one, size, grid)}
+    return {
+        token: one.name
+        for one in screen.elements
+        if len(one.name) <= _LONGEST_NAME
+        for token in covered(one, size, grid)
+    }
+
+
+def pointable(screen: Screen) -> dict[str, Node]:
+    """The elements that a name alone tells from all others, and whose middle is on the frame.
+
+    A control and its label have one name and are beside each other: it is the control, which comes last.
+    """
+    found = defaultdict[str, list[Node]](list)
+    for one in screen.elements:
+        x, y = _middle(one)
+        if len(one.name) <= _LONGEST_NAME and x < screen.width and y < screen.height:
+            found[one.name].append(one)
+    return {
+        name: elements[-1]
+        for name, elements in found.items()
+        if all(abs(_middle(one)[1] - _middle(elements[-1])[1]) < model.PATCH for one in elements)
+    }
 
 
 # -- inside --------------------------------------------------------------------------------------------------
@@ -134,11 +157,11 @@ def _losses(
 ) -> Iterator[Tensor]:
     """Yield the loss of reading, and with `pointing` of both, batch by batch."""
     encoder = Encoder(encoder.checkpoint, dialect)
-    usable = [screen for screen in load(screens) if _pointable(screen)]
+    usable = [screen for screen in load(screens) if pointable(screen)]
     for rng in generators:
         shown = [rng.choice(usable) for _ in range(size)]
         pictures = [encoder.picture(screen.frame) for screen in shown]
-        aims = [rng.choice(list(_pointable(screen).values())) for screen in shown]
+        aims = [rng.choice(list(pointable(screen).values())) for screen in shown]
         points = _points(shown, aims, pictures, encoder)
         seen = encode_images(network, points)
         words = _words(shown, pictures)
@@ -216,11 +239,6 @@ def _asked(name: str) -> str:
     return f'Point at "{name}".'
 
 
-def _pointable(screen: Screen) -> dict[str, Node]:
-    """The elements that a name alone tells from all others, and whose middle is on the frame."""
-    names = Counter(one.name for one in screen.elements)
-    middles = {
-        one.name: (one.box[0] + one.box[2] // 2, one.box[1] + one.box[3] // 2) for one in screen.elements
-    }
-    inside = {name for name, (x, y) in middles.items() if x < screen.width and y < screen.height}
-    return {one.name: one for one in screen.elements if names[one.name] == 1 and one.name in inside}
+def _middle(element: Node) -> tuple[int, int]:
+    left, top, width, height = element.box
+    return left + width // 2, top + height // 2

@@ -5,10 +5,12 @@ reads it back: a scroll goes as far as the dialect's scroll does, and a click fa
 the grid that the small policy was warm-started with.
 """
 
+import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -23,49 +25,73 @@ from guiagent.seeds import DEMONSTRATIONS
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Ending, Observation, ObserveSpec, PolicyOutput, Score, Trajectory
 from rewards.catalogue import find_taskset, training_names
-from training.stages import DemonstrationsConfig, StagesConfig
+from training.config import PlatformConfig
+from training.stages import StagesConfig
 from training.tiny import collecting
-from training.tiny.collecting import Job, KeepFrame, Lease
+from training.tiny.collecting import INEXPRESSIBLE, Job, KeepFrame, Lease
 from training.tiny.demos import GRID
 
 _MOST_TAPS = 3  # astray, before a demonstration begins
 
 
+class Planned(NamedTuple):
+    """A demonstration to be played: a task that begins after `along` inputs of its oracle and `taps` taps."""
+
+    id: str
+    task: Task
+    along: int
+    taps: int
+
+
+def plan(config: StagesConfig) -> Iterator[tuple[PlatformConfig, list[Planned]]]:
+    """Yield each platform of a recipe with its demonstrations.
+
+    Raises UsageError for a task without an oracle.
+    """
+    shown = config.demonstrations
+    rng, number = random.Random(f"demonstrations/{config.seed}"), itertools.count()
+    for platform, episodes in config.shown_on(shown.episodes):
+        taskset, names = demonstrable(platform)
+        planned = []
+        for _ in range(episodes):
+            name, seed = rng.choice(names), rng.choice(DEMONSTRATIONS)
+            task = taskset.task(name, seed)
+            along = rng.randrange(max(1, task.max_steps // 2)) if rng.random() < shown.midway else 0
+            taps = rng.randint(1, _MOST_TAPS) if rng.random() < shown.astray else 0
+            planned.append(Planned(f"demo-{next(number):06d}", task, along, taps))
+        yield platform, planned
+
+
 async def demonstrate(
     farm: FarmClient,
     store: TrajectoryStore,
-    config: StagesConfig,
+    platform: PlatformConfig,
+    planned: Sequence[Planned],
     dialect: Dialect,
     on_commit: Callable[[int], None],
 ) -> None:
-    """Commit the demonstrations of a recipe; those already in the store are not played again.
+    """Commit the demonstrations of a platform; those already in the store are not played again.
 
     Raises:
-        UsageError: a task has no oracle, or the dialect has no words for what one does.
         FaultError: a pass over all that is missing adds none.
     """
-    shown, kind = config.demonstrations, config.device
-    taskset, names = demonstrable(shown)
+    kind = platform.device
     spec = ObserveSpec(frame=kind.frame)
     demonstrator = OracleDemonstrator(dialect)
 
     async def play(id: str, task: Task, device: Device, keep_frame: KeepFrame) -> Trajectory:
         return await run_episode(task, device, demonstrator, keep_frame=keep_frame, spec=spec, id=id)
 
-    jobs = []
-    rng = random.Random(f"demonstrations/{config.seed}")
-    for index in range(shown.episodes):
-        name, seed, id = rng.choice(names), rng.choice(DEMONSTRATIONS), f"demo-{index:06d}"
-        task = taskset.task(name, seed)
-        along = rng.randint(0, task.max_steps // 2 - 1) if rng.random() < shown.midway else 0
-        taps = rng.randint(1, _MOST_TAPS) if rng.random() < shown.astray else 0
-        jobs.append(Job(id, name, partial(play, id, begun(task, along, taps))))
+    jobs = [
+        Job(one.id, one.task.id, partial(play, one.id, begun(one.task, one.along, one.taps)))
+        for one in planned
+    ]
     await collecting.collect(
-        farm, store, jobs, config.devices, on_commit, lease=Lease(kind.kind, kind.grants)
+        farm, store, jobs, platform.devices, on_commit, lease=Lease(kind.kind, kind.grants)
     )
 
 
-def demonstrable(config: DemonstrationsConfig) -> tuple[Taskset, Sequence[str]]:
+def demonstrable(config: PlatformConfig) -> tuple[Taskset, Sequence[str]]:
     """Return the taskset with its oracle, and the names of the tasks. Raises UsageError if one has none."""
     find_taskset(config.taskset)
     try:
@@ -111,7 +137,7 @@ class OracleDemonstrator:
             raise FaultError(Fault("task", "no_oracle", f"the oracle gave no action: {shown}")) from None
         except DialectError as error:
             message = f"the dialect has no words for what the oracle does: {error}"
-            raise FaultError(Fault("task", "inexpressible", message)) from None
+            raise FaultError(Fault("task", INEXPRESSIBLE, message)) from None
         return PolicyOutput(text=text, actions=[ACTION.dump_python(one, mode="json") for one in actions])
 
     def forget(self, episode: str) -> None:

@@ -1,7 +1,7 @@
 """Screens, each with what its accessibility tree says is written where: material to learn reading from."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from guiagent.protocols import Device, Task
 from guiagent.seeds import DEMONSTRATIONS
 from guiagent.storage.atomic import write_file
 from guiagent.types import FrameFormat, Node, ObserveSpec
+from training.config import PlatformConfig
 from training.sft.demonstrations import begun, demonstrable
 from training.stages import StagesConfig
 
@@ -29,32 +30,42 @@ class Screen(msgspec.Struct, frozen=True):
     elements: list[Node]
 
 
+def plan(config: StagesConfig, screens: int) -> Iterator[tuple[PlatformConfig, list[Task]]]:
+    """Yield each platform of a recipe with the tasks to look at, at their beginning or a few taps on.
+
+    Raises UsageError for a task without an oracle, and so none to say what can be tapped.
+    """
+    rng = random.Random(f"screens/{config.seed}")
+    for platform, count in config.shown_on(screens):
+        taskset, names = demonstrable(platform)
+        drawn = [
+            (taskset.task(rng.choice(names), rng.choice(DEMONSTRATIONS)), rng.randint(0, _MOST_TAPS))
+            for _ in range(count)
+        ]
+        yield platform, [begun(task, 0, taps) for task, taps in drawn]
+
+
 async def look(
-    farm: FarmClient, config: StagesConfig, count: int, on_screen: Callable[[int], None]
+    farm: FarmClient, platform: PlatformConfig, tasks: Sequence[Task], on_screen: Callable[[int], None]
 ) -> list[Screen]:
-    """Return `count` screens of the tasks that the recipe demonstrates, at their beginning or a few taps on.
+    """Return a screen of each task, in their order.
 
     Raises:
-        UsageError: a task has no oracle, and so none to say what can be tapped.
         FaultError: a device failed.
     """
-    taskset, names = demonstrable(config.demonstrations)
-    kind, rng, found = config.device, random.Random(f"screens/{config.seed}"), dict[int, Screen]()
+    kind, found = platform.device, dict[int, Screen]()
 
     async def see(job: tuple[int, Task], slot: DeviceSlot) -> None:
         number, task = job
         found[number] = await slot.run(partial(_seen, task, kind.frame))
         on_screen(len(found))
 
-    tasks = [
-        begun(taskset.task(rng.choice(names), rng.choice(DEMONSTRATIONS)), 0, rng.randint(0, _MOST_TAPS))
-        for _ in range(count)
-    ]
     leases = [
         DeviceSlot(partial(farm.lease, kind.kind, grants=kind.grants, label=f"screens {number}"))
-        for number in range(config.devices)
+        for number in range(platform.devices)
     ]
-    await play(enumerate(tasks), leases, see)
+    by_task = sorted(enumerate(tasks), key=lambda job: job[1].id)  # another page costs more than another seed
+    await play(by_task, leases, see)
     return [found[number] for number in sorted(found)]  # in an order that no device decides
 
 

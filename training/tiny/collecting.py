@@ -17,6 +17,7 @@ from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Trajectory
 from guiagent.wire import Grant
 
+INEXPRESSIBLE = "inexpressible"  # the code of a fault: the dialect has no words for what was to be done
 _CHUNK = 500  # most episodes of a chunk, sorted by page: loading a page costs more than setting it up again
 
 KeepFrame = Callable[[bytes], str]
@@ -66,14 +67,18 @@ async def collect(
 ) -> None:
     """Commit an episode for every job; those that are in the store already are not played again.
 
-    `on_commit` is called with the number of episodes in the store. Raises FaultError when trying all missing
-    jobs adds no episode, UsageError for a job whose seed is not in `seeds`.
+    An episode that the dialect has no words for is left out. `on_commit` is called with the number of
+    episodes in the store. Raises FaultError when trying all missing jobs adds no episode, UsageError for a
+    job whose seed is not in `seeds`.
     """
-    while missing := [job for job in jobs if job.id not in store]:
+    unsaid = set[str]()
+    while missing := [job for job in jobs if job.id not in store and job.id not in unsaid]:
         before = len(store)
-        fault = await _once(missing, partial(lease.on, farm), store, devices, on_commit, seeds)
-        if fault is not None and len(store) == before:
-            raise FaultError(fault)
+        faults = await _once(missing, partial(lease.on, farm), store, devices, on_commit, seeds)
+        unsaid |= {id for id, fault in faults.items() if fault.code == INEXPRESSIBLE}
+        others = [fault for id, fault in faults.items() if id not in unsaid]
+        if len(store) == before and (others or not before):
+            raise FaultError([*others, *faults.values()][0])
 
 
 async def _once(
@@ -83,14 +88,13 @@ async def _once(
     devices: int,
     on_commit: Callable[[int], None],
     seeds: range,
-) -> Fault | None:
-    """Try each missing job once; return one of the faults that cost an episode, if any."""
+) -> dict[str, Fault]:
+    """Try each missing job once; return the faults that cost an episode, by job."""
     size = min(_CHUNK, math.ceil(len(missing) / devices))
     chunks = [missing[start : start + size] for start in range(0, len(missing), size)]
-    fault: Fault | None = None
+    faults = dict[str, Fault]()
 
     async def episodes(chunk: Sequence[Job], slot: DeviceSlot) -> None:
-        nonlocal fault
         for job in sorted(chunk, key=lambda job: job.page):
             trajectory = await slot.play(partial(_on_device, job, store.put_frame))
             checked(trajectory.seed, seeds)
@@ -98,13 +102,13 @@ async def _once(
                 await asyncio.to_thread(store.commit, [trajectory])
                 on_commit(len(store))
             else:
-                fault = trajectory.fault
-                if fault.origin in LOST:
+                faults[job.id] = trajectory.fault
+                if trajectory.fault.origin in LOST:
                     break  # the rest of the chunk is for another device
 
     leases = [partial(lease, f"episodes {n}") for n in range(devices)]
     await play(chunks, [DeviceSlot(lease) for lease in leases], episodes)
-    return fault
+    return faults
 
 
 async def _on_device(job: Job, keep_frame: KeepFrame, device: Device) -> Trajectory:

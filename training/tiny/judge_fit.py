@@ -105,16 +105,11 @@ def fit(run: Path, config: JudgeFitConfig, on_progress: OnProgress) -> Path:
         lambda step, loss: on_progress(Progress(step, config.steps, loss)),
     )
     with supervised.made_of(fitted, output) as made, TrajectoryStore(episodes, readonly=True) as store:
-        halve(made)
+        model.halve(made)
         held_out = [t for i, t in enumerate(store) if t.valid and i % _HELD_OUT == 0]
         found = thresholds(*measure(made, held_out, store.frame))
         (made / "judge.json").write_bytes(msgspec.json.encode(found))
     return output
-
-
-def halve(checkpoint: Path) -> None:
-    """Convert a checkpoint to half precision: three megabytes; readings change in the third digit."""
-    open_model(checkpoint).half().save_pretrained(checkpoint)
 
 
 def measure(

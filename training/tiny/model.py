@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from guiagent.dialects.ui_tars import UiTars
+from training.model.pretrained import open_model
 
 PATCH, MERGE = 16, 2
 FACTOR = PATCH * MERGE  # the side of one visual token, in pixels
@@ -202,3 +203,9 @@ def save(model: PreTrainedModel, processor: ProcessorMixin, directory: Path) -> 
     """Write an ordinary Hugging Face folder."""
     model.save_pretrained(directory)
     processor.save_pretrained(directory)
+
+
+def halve(directory: Path) -> None:
+    """Convert a folder's weights to half precision, in which they are shipped: readings change in the third
+    digit."""
+    open_model(directory).half().save_pretrained(directory)

@@ -209,7 +209,7 @@ def _experiment(config: TrainConfig, run: Path, recipe: str, train: Train) -> Ex
     measured = config.evaluation
     assert measured is not None
     suite = find_suite(measured.suite).only(measured.tasks)
-    return Experiment(f"Online RL by the recipe {recipe}", config, run, suite, measured.episodes, train)
+    return Experiment(f"Online RL by the recipe {recipe}", config, run, (suite,), measured.episodes, train)
 
 
 async def _reinforce(config: TrainConfig, train: Train, console: Console) -> None:

@@ -6,7 +6,9 @@ In minutes on browsers; with hours to spend, on several kinds of device in one r
 from pathlib import Path
 from typing import NamedTuple
 
-from eval.suites import find_suite
+from eval.suites.demo import DEMO_APPS, DEMO_PAGES, DEMO_PHONE
+from eval.suites.miniwob_demo import MINIWOB_DEMO
+from eval.suites.suite import Suite
 from guiagent import config as configuration
 from guiagent.cli.common.terminal import terminal
 from guiagent.cli.train.experiment import Experiment
@@ -16,17 +18,21 @@ from guiagent.errors import UsageError
 from training.checkpoints.mirror import RunFolder
 from training.config import TrainConfig
 
-_SUITE = "miniwob-demo"
-
 
 class _Tier(NamedTuple):
     recipe: str
     title: str
     run: Path
+    suites: tuple[Suite, ...]
 
 
-_MINUTES = _Tier("arpo-demo", "Online RL of a small policy on MiniWoB++", Path("runs/demo"))
-_HOURS = _Tier("everywhere", "Online RL of one small policy on several platforms", Path("runs/demo-hours"))
+_MINUTES = _Tier("arpo-demo", "Online RL of a small policy on MiniWoB++", Path("runs/demo"), (MINIWOB_DEMO,))
+_HOURS = _Tier(
+    "everywhere",
+    "Online RL of one small policy on several platforms",
+    Path("runs/demo-hours"),
+    (DEMO_PAGES, DEMO_APPS, DEMO_PHONE),
+)
 
 
 def demo(
@@ -52,4 +58,4 @@ def demo(
     require_possible(config)
     run = tier.run if run is None else run
     train = TrainHere(config, RunFolder(run))
-    Experiment(tier.title, config, run, find_suite(_SUITE), episodes, train, port).conduct(terminal())
+    Experiment(tier.title, config, run, tier.suites, episodes, train, port).conduct(terminal())

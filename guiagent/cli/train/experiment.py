@@ -1,7 +1,8 @@
 """An experiment: starts a farm, measures a policy, trains it by online RL, measures it again, and reports.
 
-Training never uses the suite's seeds. The suite is scored by the pages' own checks, also if a judge gave the
-rewards of the training. Every stage continues where it was interrupted.
+It is measured on a suite, or on one for each platform, whose results are counted together. Training never
+uses the suites' seeds. They are scored by the tasks' own checks, also if a judge gave the rewards of the
+training. Every stage continues where it was interrupted.
 """
 
 import asyncio
@@ -9,6 +10,8 @@ import json
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,14 +19,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 from rich.console import Console
 
+from eval.report.breakdown import breakdown_section, print_breakdown
 from eval.report.curve import training_curve
 from eval.report.health import health_section
 from eval.report.page import RunSummary, write_report, write_summary
 from eval.report.platforms import platform_section
 from eval.report.table import print_table
 from eval.report.viewer import frames_of, select
-from eval.results import Comparison, SuiteResult, read_result, write_json
-from eval.suites.suite import Suite
+from eval.results import Comparison, SuiteResult, read_result, result_json, together, write_json
+from eval.suites.suite import Suite, joined
 from guiagent.cli.common.farm import farm_of, named_devices
 from guiagent.cli.common.memory import PeakMemory
 from guiagent.cli.common.policy import BASELINES, PolicySettings
@@ -32,6 +36,7 @@ from guiagent.cli.common.provenance import commit
 from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.rewards.judged import judged_run
 from guiagent.cli.train.launch import Train
+from guiagent.client import FarmClient
 from guiagent.storage.trajectories import TrajectoryStore
 from training.config import TrainConfig
 from training.metrics.judge_agreement import GAP
@@ -43,19 +48,28 @@ if TYPE_CHECKING:
 _MOST_BASELINE_EPISODES = 10
 _SHOWN = 16
 _FINISHED = "finished.json"
+_RESULTS = "results.json"
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A policy to train and a suite to measure it on, with `episodes` per task and policy."""
+    """A policy to train and the suites to measure it on, with `episodes` per task and policy."""
 
     title: str
     config: TrainConfig
     run: Path
-    suite: Suite
+    suites: tuple[Suite, ...]  # of different kinds of device
     episodes: int
     train: Train
     port: int = 0  # of the live page; 0 picks a free one
+
+    @property
+    def suite(self) -> Suite:
+        return joined(self.suites)
+
+    def folders(self, measured: Path) -> list[Path]:
+        """Return where each suite's episodes are in the folder of a measurement."""
+        return [measured] if len(self.suites) == 1 else [measured / suite.device for suite in self.suites]
 
     def conduct(self, console: Console) -> None:
         """Carry out what is left of the experiment; write `report.html` and `summary.json` into its folder.
@@ -68,7 +82,9 @@ class Experiment:
 
         path, work = self.run / _FINISHED, self._work()
         if path.is_file() and _is_same((done := json.loads(path.read_text()))["work"], work):
-            print_table([read_result(self.run / name, self.suite) for name in done["results"]], console)
+            found = [read_result(self.run / name, self.suite) for name in done["results"]]
+            print_table(found, console)
+            print_breakdown(found, console)
             report = f"this run is finished: {self.run / 'report.html'}"
             console.print(f"{report}; for another one remove {self.run} or name a --run", soft_wrap=True)
             return
@@ -87,8 +103,9 @@ class Experiment:
             measured.after_folder.relative_to(self.run).as_posix(): measured.after,
             **{f"eval/{result.label}": result for result in measured.baselines},
         }
-        write_json(path, {"work": work, "results": [f"{folder}/results.json" for folder in results]})
+        write_json(path, {"work": work, "results": [f"{folder}/{_RESULTS}" for folder in results]})
         print_table([*results.values()], console)
+        print_breakdown([*results.values()], console)
         console.print(
             f"wall {totals['wall_seconds']:.0f} s  peak memory {totals['peak_memory_mb']:.0f} MB",
             soft_wrap=True,
@@ -181,9 +198,7 @@ async def _work(experiment: Experiment, console: Console) -> _Measured:
             farm = await stack.enter_async_context(farm_of(config, port=experiment.port))
             stage.update(f"{named}  live page {farm.live_url}")
 
-        settings, episodes = PolicySettings.of_training(config), experiment.episodes
-        devices = config.devices_of(experiment.suite.device)
-        measure = Evaluator(experiment.suite, farm.client, devices, settings).measure
+        measure, episodes = partial(_measure, experiment, farm.client), experiment.episodes
         with StageLine(console, "2/5", "before") as stage:
             few = min(episodes, _MOST_BASELINE_EPISODES)
             baselines = [await measure(name, name, run / "eval" / name, few, stage) for name in BASELINES]
@@ -196,6 +211,21 @@ async def _work(experiment: Experiment, console: Console) -> _Measured:
             after = await measure(str(trained.policy), "after", folder, episodes, stage)
             stage.update(_rates(after))
         return _Measured(before, after, folder, tuple(baselines))
+
+
+async def _measure(
+    experiment: Experiment, farm: FarmClient, name: str, label: str, out: Path, episodes: int, line: StageLine
+) -> SuiteResult:
+    """Measure a policy on every suite, and write what they come to together into `out`."""
+    config = experiment.config
+    settings = PolicySettings.of_training(config)
+    found = []
+    for suite, folder in zip(experiment.suites, experiment.folders(out), strict=True):
+        evaluator = Evaluator(suite, farm, config.devices_of(suite.device), settings)
+        found.append(await evaluator.measure(name, label, folder, episodes, line))
+    result = together(found)
+    write_json(out / _RESULTS, result_json(result))
+    return result
 
 
 def _rates(result: SuiteResult) -> str:
@@ -218,10 +248,11 @@ def _report(experiment: Experiment, measured: _Measured, totals: dict[str, Any])
     from training.metrics import writer
 
     config, run = experiment.config, experiment.run
-    before, after, train = (
-        TrajectoryStore(folder / "trajectories", readonly=True)
-        for folder in (run / "eval" / "before", measured.after_folder, run)
+    before, after = (
+        [TrajectoryStore(part / "trajectories", readonly=True) for part in experiment.folders(folder)]
+        for folder in (run / "eval" / "before", measured.after_folder)
     )
+    train = TrajectoryStore(run / "trajectories", readonly=True)
     evaluated = [
         episode
         for result in (measured.before, measured.after, *measured.baselines)
@@ -238,10 +269,12 @@ def _report(experiment: Experiment, measured: _Measured, totals: dict[str, Any])
         config=config.model_dump(mode="json"),
     )
     comparison = Comparison(measured.after, measured.before, measured.baselines)
-    episodes = select(before, after, _SHOWN)
-    frames = frames_of([before, after])
+    episodes = select(chain(*before), chain(*after), _SHOWN)
+    frames = frames_of([*before, *after])
     judged = judged_run(run, config.judge, rolled_out) if config.judge is not None else None
     updates = writer.read(run)
-    curve, more = training_curve(rolled_out), health_section(updates) + platform_section(updates, rolled_out)
+    curve = training_curve(rolled_out)
+    more = health_section(updates) + platform_section(updates, rolled_out)
+    more += breakdown_section([measured.before, measured.after])
     write_report(run / "report.html", summary, comparison, curve, episodes, frames, judged, more)
     write_summary(run / "summary.json", summary, comparison, judged)

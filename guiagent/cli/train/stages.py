@@ -5,6 +5,8 @@ the stage in which it was stopped.
 """
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +17,7 @@ from eval.report.table import print_table
 from eval.results import SuiteResult, result_json, write_json
 from eval.suites import find_suite
 from eval.suites.suite import Suite
-from guiagent.cli.common.farm import farm_of, own_farm
+from guiagent.cli.common.farm import Farm, farm_of, own_farm
 from guiagent.cli.common.policy import PolicySettings
 from guiagent.cli.common.progress import StageLine, fit_line
 from guiagent.cli.common.stopping import stoppable
@@ -25,7 +27,7 @@ from guiagent.cli.train.launch import TrainHere, require_possible
 from guiagent.errors import UsageError
 from guiagent.storage.trajectories import TrajectoryStore
 from training.checkpoints.mirror import RunFolder
-from training.config import TrainConfig, checkpoint_folder
+from training.config import PlatformConfig, TrainConfig, checkpoint_folder
 from training.identity import claim, require_same
 from training.stages import DEMONSTRATIONS, STAGES, Shown, StageName, StagesConfig
 
@@ -96,7 +98,8 @@ def _possible(config: StagesConfig, run: Path) -> Suite:
 def _require_shown(config: StagesConfig, run: Path) -> None:
     from training.sft.demonstrations import demonstrable
 
-    demonstrable(config.demonstrations)
+    for platform, _ in config.shown_on(1):
+        demonstrable(platform)
     require_same(run, Shown.of(config))
 
 
@@ -104,23 +107,35 @@ def _demonstrate(config: StagesConfig, run: Path, console: Console, at: str) -> 
     from training.inputs.encoder import Encoder
     from training.sft import demonstrations
 
-    total, device = config.demonstrations.episodes, config.device
+    total = config.demonstrations.episodes
     dialect = Encoder(checkpoint_folder(config.policy), config.dialect, config.max_pixels).dialect
 
     async def play() -> None:
         with TrajectoryStore(run / DEMONSTRATIONS) as store, StageLine(console, at, "show") as line:
             if len(store) < total:
-                size = (device.width, device.height)
-                async with own_farm(config.devices, *size, kind=device.kind) as farm:
-                    await demonstrations.demonstrate(
-                        farm.client, store, config, dialect, lambda n: line.update(f"{n:,} of {total:,}")
-                    )
+                for platform, planned in demonstrations.plan(config):
+                    if all(one.id in store for one in planned):
+                        continue  # its devices are not needed any more
+                    async with _farm_of(platform) as farm:
+                        await demonstrations.demonstrate(
+                            farm.client,
+                            store,
+                            platform,
+                            planned,
+                            dialect,
+                            lambda n: line.update(f"{n:,} of {total:,}"),
+                        )
             successes = sum(one.success for one in store)
             line.update(f"{successes:,} of {len(store):,} demonstrations succeeded")
 
     run.mkdir(parents=True, exist_ok=True)
     claim(run, Shown.of(config))
     asyncio.run(play())
+
+
+def _farm_of(platform: PlatformConfig) -> AbstractAsyncContextManager[Farm]:
+    device = platform.device
+    return own_farm(platform.devices, device.width, device.height, kind=device.kind)
 
 
 def _with_base(config: StagesConfig, run: Path, console: Console, at: str) -> StagesConfig:
@@ -130,16 +145,18 @@ def _with_base(config: StagesConfig, run: Path, console: Console, at: str) -> St
     if config.base is None:
         return config
     _demonstrate(config, run, console, at)
-    folder, made, device = run / "base", config.base, config.device
+    folder, made = run / "base", config.base
     folder.mkdir(exist_ok=True)
     claim(folder, made)
 
     async def see() -> None:
+        seen = list[screens.Screen]()
         with StageLine(console, at, "look") as line:
-            async with own_farm(config.devices, device.width, device.height, kind=device.kind) as farm:
-                seen = await screens.look(
-                    farm.client, config, made.screens, lambda n: line.update(f"{n:,} of {made.screens:,}")
-                )
+            for platform, tasks in screens.plan(config, made.screens):
+                async with _farm_of(platform) as farm:
+                    seen += await screens.look(
+                        farm.client, platform, tasks, partial(_told_of_screens, line, len(seen), made.screens)
+                    )
             screens.save(folder / base.SCREENS, seen)
 
     if not (folder / base.SCREENS).exists():
@@ -153,6 +170,10 @@ def _with_base(config: StagesConfig, run: Path, console: Console, at: str) -> St
                 lambda what, step, loss: line.update(f"{what}: step {step:,}  loss {loss:.3f}"),
             )
     return config.model_copy(update={"policy": str(folder / base.POLICY)})
+
+
+def _told_of_screens(line: StageLine, before: int, total: int, found: int) -> None:
+    line.update(f"{before + found:,} of {total:,}")
 
 
 def _sft(config: StagesConfig, run: Path, console: Console, at: str) -> Reached:

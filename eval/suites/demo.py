@@ -1,0 +1,50 @@
+"""The suites of `guiagent demo --hours`, one a platform: pages of MiniWoB++, apps made to order, the phone.
+
+More than half of the tasks that are trained on take three actions or more; they are counted apart, on seeds
+held out from training. Unseen are other pages, other apps made to order, other templates of the phone.
+"""
+
+from dataclasses import replace
+
+from eval.suites.lab import LAB
+from eval.suites.phone import PHONE_REGIMES
+from eval.suites.suite import Suite
+from rewards.tasksets.miniwob import HEIGHT, UNSEEN_TASKS, WIDTH
+
+SHORT, LONG = "one or two", "three or more"
+
+_SHORT = (
+    *("click-test-2", "click-dialog-2", "click-widget", "focus-text-2", "circle-center", "count-shape"),
+    *("buy-ticket", "navigate-tree"),
+)
+_LONG = (  # on at least two seeds of three, by the oracle
+    *("click-checkboxes", "click-checkboxes-transfer", "choose-list", "odd-or-even", "enter-text"),
+    *("simple-arithmetic", "form-sequence-3", "phone-book"),
+)
+_PAGES = dict.fromkeys(_SHORT, SHORT) | dict.fromkeys(_LONG, LONG)
+_PHONE = dict.fromkeys(
+    ("settings-switch", "settings-volume", "shopping-check-off", "notes-delete", "expenses-delete"), LONG
+)
+_UNSEEN_TEMPLATES = ("settings-two-switches", "shopping-quantity", "contacts-rename", "tasks-complete")
+_APPS = dict.fromkeys(("reach-2", "set-2", "reach-4", "set-4"), LONG)  # with the one that ends the episode
+ACTIONS = "actions, trained on"
+
+DEMO_PAGES = Suite(
+    name="demo-pages",
+    taskset="miniwob",
+    train_tasks=tuple(_PAGES),
+    unseen_tasks=UNSEEN_TASKS,
+    episodes=50,
+    device="browser",
+    screen=(WIDTH, HEIGHT),
+    groups={ACTIONS: _PAGES},
+)
+DEMO_APPS = replace(
+    LAB.only([*_APPS, *(f"{name}@graphs" for name in _APPS)]), name="demo-apps", groups={ACTIONS: _APPS}
+)
+DEMO_PHONE = replace(
+    PHONE_REGIMES.only([*_PHONE, *_UNSEEN_TEMPLATES]),
+    name="demo-phone",
+    episodes=50,
+    groups={ACTIONS: _PHONE},
+)
