@@ -25,17 +25,8 @@ from rewards.tasksets.grounding import GROUNDING
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
-        *(
-            DEMO_APPS,
-            DEMO_PAGES,
-            DEMO_PHONE,
-            DESKTOP,
-            LAB,
-            LAB_PERTURBED,
-            MINIWOB,
-            MINIWOB_DEMO,
-            MINIWOB_ROUNDS,
-        ),
+        *(DEMO_APPS, DEMO_PAGES, DEMO_PHONE),
+        *(DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, MINIWOB_ROUNDS),
         *(PHONE, PHONE_REGIMES, PHONE_UNSEEN_APPS, SAFETY, WEB),
     )
 }

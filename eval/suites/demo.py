@@ -4,14 +4,16 @@ More than half of the tasks that are trained on take three actions or more; they
 held out from training. Unseen are other pages, other apps made to order, other templates of the phone.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from eval.suites.lab import LAB
+from eval.suites.miniwob import MINIWOB
 from eval.suites.phone import PHONE_REGIMES
 from eval.suites.suite import Suite
-from rewards.tasksets.miniwob import HEIGHT, UNSEEN_TASKS, WIDTH
+from rewards.tasksets.miniwob import UNSEEN_TASKS
 
-SHORT, LONG = "one or two", "three or more"
+SHORT, LONG, UNSEEN = "one or two", "three or more", "never trained on"
 
 _SHORT = (
     *("click-test-2", "click-dialog-2", "click-widget", "focus-text-2", "circle-center", "count-shape"),
@@ -29,22 +31,15 @@ _UNSEEN_TEMPLATES = ("settings-two-switches", "shopping-quantity", "contacts-ren
 _APPS = dict.fromkeys(("reach-2", "set-2", "reach-4", "set-4"), LONG)  # with the one that ends the episode
 ACTIONS = "actions, trained on"
 
-DEMO_PAGES = Suite(
-    name="demo-pages",
-    taskset="miniwob",
-    train_tasks=tuple(_PAGES),
-    unseen_tasks=UNSEEN_TASKS,
-    episodes=50,
-    device="browser",
-    screen=(WIDTH, HEIGHT),
-    groups={ACTIONS: _PAGES},
+
+def _grouped(suite: Suite, name: str, trained: Mapping[str, str]) -> Suite:
+    """The suite under its name, with its tasks by the actions that those trained on take."""
+    lengths = {task: trained.get(task, UNSEEN) for task in suite.tasks}
+    return replace(suite, name=name, episodes=50, groups={ACTIONS: lengths})
+
+
+DEMO_PAGES = _grouped(
+    replace(MINIWOB, train_tasks=tuple(_PAGES), unseen_tasks=UNSEEN_TASKS), "demo-pages", _PAGES
 )
-DEMO_APPS = replace(
-    LAB.only([*_APPS, *(f"{name}@graphs" for name in _APPS)]), name="demo-apps", groups={ACTIONS: _APPS}
-)
-DEMO_PHONE = replace(
-    PHONE_REGIMES.only([*_PHONE, *_UNSEEN_TEMPLATES]),
-    name="demo-phone",
-    episodes=50,
-    groups={ACTIONS: _PHONE},
-)
+DEMO_APPS = _grouped(LAB.only([*_APPS, *(f"{name}@graphs" for name in _APPS)]), "demo-apps", _APPS)
+DEMO_PHONE = _grouped(PHONE_REGIMES.only([*_PHONE, *_UNSEEN_TEMPLATES]), "demo-phone", _PHONE)
