@@ -10,10 +10,9 @@ from statistics import fmean
 import msgspec
 
 from eval.conditions import Conditions, differences
-from eval.results import EpisodeResult, StoredResult, TaskResult, pooled_of, read_stored
+from eval.results import RESULTS, EpisodeResult, StoredResult, TaskResult, pooled_of, read_stored
 from guiagent.errors import InfrastructureError
 
-RESULTS = "results.json"
 _NOT_RESULTS = ("trajectories", "verified")  # large folders within an evaluation that hold none of their own
 _REPETITION = re.compile(r"(?P<label>.+)-run\d+")
 

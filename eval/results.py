@@ -19,6 +19,7 @@ from guiagent.errors import DECODE_ERRORS, InfrastructureError
 from guiagent.storage.atomic import write_file
 from guiagent.types import StopReason, Trajectory
 
+RESULTS = "results.json"  # in the folder of an evaluation
 Outcome = Literal["success", "failure", "fault"]
 _UNKNOWN = Conditions()
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from guiagent.seeds import DEMONSTRATIONS, EVALUATION, REINFORCEMENT, checked, t
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import PolicyOutput, Score, Step, Trajectory
 from rewards.tasksets.miniwob import TRAIN_TASKS
+from tests.support.no_device import NoDevice
 from training.config import ExperienceConfig, TrainConfig
 from training.experience.distill import learn
 from training.replay import adopt
@@ -92,24 +92,11 @@ def episode(seed: int) -> Trajectory:
     return Trajectory("e", "click-tab", seed, "do", steps, "task_done", score=Score(1.0))
 
 
-class _Farm:
-    """Leases that hold nothing: what is played here needs no device."""
-
-    def lease(self, *_: Any, **__: Any) -> "_Farm":
-        return self
-
-    async def __aenter__(self) -> Any:
-        return SimpleNamespace(id="nothing", token=0)
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-
 async def test_what_is_collected_for_a_fit_is_on_seeds_of_demonstrations(tmp_path: Path) -> None:
     async def play(*_: object) -> Trajectory:
         return episode(REINFORCEMENT.start)
 
-    farm: Any = _Farm()
+    farm: Any = NoDevice()
     with TrajectoryStore(tmp_path) as store:
         with pytest.raises(UsageError, match="1,000,000 is no seed for demonstrations"):
             await collecting.collect(farm, store, [collecting.Job("e", "click-tab", play)], 1, print)

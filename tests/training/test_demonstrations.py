@@ -14,6 +14,7 @@ from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import ObserveSpec, Trajectory
 from rewards.tasksets.lab import Lab
 from rewards.tasksets.lab.task import state_of
+from tests.support.no_device import NoDevice
 from training.config import PlatformConfig
 from training.sft import demonstrations
 from training.sft.demonstrations import Begun
@@ -69,21 +70,6 @@ def test_without_platforms_there_is_that_of_the_recipes_devices() -> None:
     assert len(planned) == 3
 
 
-class _NoDevice:
-    """A lease of nothing, for episodes that need nothing."""
-
-    id, token = "nothing", 0
-
-    def lease(self, *_: object, **__: object) -> "_NoDevice":
-        return self
-
-    async def __aenter__(self) -> "_NoDevice":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-
 def job(id: str, fault: Fault | None = None) -> collecting.Job:
     async def play(*_: object) -> Trajectory:
         return Trajectory(id, "t", 0, "Do it.", [], "agent_done", score=None, fault=fault)
@@ -94,7 +80,7 @@ def job(id: str, fault: Fault | None = None) -> collecting.Job:
 async def test_what_the_dialect_has_no_words_for_is_left_out_and_other_faults_end_the_collection(
     tmp_path: Path,
 ) -> None:
-    farm: Any = _NoDevice()
+    farm: Any = NoDevice()
     unsaid = job("unsaid", Fault("task", collecting.INEXPRESSIBLE, "no word for a move"))
     broken = job("broken", Fault("task", "no_oracle", "the oracle gave no action"))
     with TrajectoryStore(tmp_path) as store:

@@ -26,7 +26,7 @@ from eval.report.page import RunSummary, write_report, write_summary
 from eval.report.platforms import platform_section
 from eval.report.table import print_table
 from eval.report.viewer import frames_of, select
-from eval.results import Comparison, SuiteResult, read_result, result_json, together, write_json
+from eval.results import RESULTS, Comparison, SuiteResult, read_result, result_json, together, write_json
 from eval.suites.suite import Suite, joined
 from guiagent.cli.common.farm import farm_of, named_devices
 from guiagent.cli.common.memory import PeakMemory
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 _MOST_BASELINE_EPISODES = 10
 _SHOWN = 16
 _FINISHED = "finished.json"
-_RESULTS = "results.json"
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Experiment:
             measured.after_folder.relative_to(self.run).as_posix(): measured.after,
             **{f"eval/{result.label}": result for result in measured.baselines},
         }
-        write_json(path, {"work": work, "results": [f"{folder}/{_RESULTS}" for folder in results]})
+        write_json(path, {"work": work, "results": [f"{folder}/{RESULTS}" for folder in results]})
         print_table([*results.values()], console)
         print_breakdown([*results.values()], console)
         console.print(
@@ -224,7 +223,8 @@ async def _measure(
         evaluator = Evaluator(suite, farm, config.devices_of(suite.device), settings)
         found.append(await evaluator.measure(name, label, folder, episodes, line))
     result = together(found)
-    write_json(out / _RESULTS, result_json(result))
+    if len(found) > 1:  # those of a single suite are there already
+        write_json(out / RESULTS, result_json(result))
     return result
 
 
