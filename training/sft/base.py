@@ -1,7 +1,8 @@
 """The base of a recipe in stages: the small policy made anew, with the words of its tasks, taught to read.
 
 The loss of demonstrations alone does not teach a fresh model to read: of the six tokens of a click one
-depends on what is written. So before them it learns two things from any screen whose elements are known.
+depends on what is written. So before them it learns to copy what an instruction quotes
+(`training/sft/copying.py`), if the recipe says so, and two things from any screen whose elements are known.
 *Reading*: the visual tokens on an element's line have to name it, with the embeddings of words as the
 classes; what the language model sees there is then close to the word itself, so that a name in an
 instruction finds it by the same look-up that finds a repeated word. *Pointing*: `Point at "Orders".` is
@@ -30,6 +31,7 @@ from training.inputs.encoder import Encoder
 from training.inputs.packing import Branch, PackedBatch, pack
 from training.inputs.pictures import Picture
 from training.model.forward import encode_images, score
+from training.sft import copying
 from training.sft.demonstrations import written
 from training.sft.screens import Screen, load
 from training.stages import StagesConfig
@@ -75,9 +77,16 @@ def fit(
         fresh = model.make_model(tokenizer)
         attend_to_what_is_alike(fresh)
         model.save(fresh, model.make_processor(tokenizer), start)
-        for name, steps in (("reading", made.reading), ("pointing", made.pointing)):
+        parts = {
+            "copying": (made.copying, partial(copying.losses, folder / SCREENS, config.dialect)),
+            "reading": (made.reading, partial(_losses, folder / SCREENS, config.dialect, False)),
+            "pointing": (made.pointing, partial(_losses, folder / SCREENS, config.dialect, True)),
+        }
+        for name, (steps, losses) in parts.items():
+            if not steps:
+                continue
             start = supervised.fit(
-                partial(_losses, folder / SCREENS, config.dialect, name == "pointing"),
+                losses,
                 start,
                 folder / name,
                 _Fitting(steps, made.batch, made.learning_rate, made.processes, config.seed),
