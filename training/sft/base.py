@@ -77,10 +77,12 @@ def fit(
         fresh = model.make_model(tokenizer)
         attend_to_what_is_alike(fresh)
         model.save(fresh, model.make_processor(tokenizer), start)
+        screen_losses = partial(_losses, folder / SCREENS, config.dialect)
+        kept = ["copying"] if made.copying else []
         parts = {
             "copying": (made.copying, partial(copying.losses, folder / SCREENS, config.dialect)),
-            "reading": (made.reading, partial(_losses, folder / SCREENS, config.dialect, False)),
-            "pointing": (made.pointing, partial(_losses, folder / SCREENS, config.dialect, True)),
+            "reading": (made.reading, partial(screen_losses, ["reading"])),
+            "pointing": (made.pointing, partial(screen_losses, ["reading", "pointing", *kept])),
         }
         for name, (steps, losses) in parts.items():
             if not steps:
@@ -158,14 +160,18 @@ def pointable(screen: Screen) -> dict[str, Node]:
 def _losses(
     screens: Path,
     dialect: str,
-    pointing: bool,
+    parts: Sequence[str],
     network: PreTrainedModel,
     encoder: Encoder,
     size: int,
     generators: Iterator[random.Random],
 ) -> Iterator[Tensor]:
-    """Yield the loss of reading, and with `pointing` of both, batch by batch."""
+    """Yield the sum of the losses of reading and what else is named, batch by batch.
+
+    What is no longer asked for is forgotten: after reading and pointing, nothing was left of copying.
+    """
     encoder = Encoder(encoder.checkpoint, dialect)
+    copied = copying.Copying(screens, encoder) if "copying" in parts else None
     usable = [screen for screen in load(screens) if pointable(screen)]
     for rng in generators:
         shown = [rng.choice(usable) for _ in range(size)]
@@ -175,8 +181,10 @@ def _losses(
         seen = encode_images(network, points)
         words = _words(shown, pictures)
         loss = _reading(torch.cat(list(seen.pooler_output)), network, words, encoder)
-        if pointing:
+        if "pointing" in parts:
             loss = loss + _pointing(seen, network, points, [aim.name for aim in aims], words, encoder)
+        if copied:
+            loss = loss + copied.loss(network, size, rng)
         yield loss
 
 

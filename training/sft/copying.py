@@ -47,23 +47,21 @@ def asked(rng: random.Random, names: Sequence[str]) -> tuple[str, str]:
     )
 
 
-def losses(
-    screens: Path,
-    dialect: str,
-    network: PreTrainedModel,
-    encoder: Encoder,
-    size: int,
-    generators: Iterator[random.Random],
-) -> Iterator[Tensor]:
-    """Yield the cross-entropy of the replies, batch by batch; `size` is of batches of screens."""
-    encoder = Encoder(encoder.checkpoint, dialect)
-    names = [name for name in names_of(screens) if '"' not in name]
-    Image.new("RGB", (_SIDE, _SIDE), "white").save(empty := io.BytesIO(), "PNG")
-    picture = encoder.picture(empty.getvalue())
-    for rng in generators:
+class Copying:
+    """What is asked for and what is answered, in a dialect, with the names on screens and made-up words."""
+
+    def __init__(self, screens: Path, encoder: Encoder) -> None:
+        self._names = [name for name in names_of(screens) if '"' not in name]
+        self._encoder = encoder
+        Image.new("RGB", (_SIDE, _SIDE), "white").save(empty := io.BytesIO(), "PNG")
+        self._picture = encoder.picture(empty.getvalue())
+
+    def loss(self, network: PreTrainedModel, count: int, rng: random.Random) -> Tensor:
+        """Return the mean cross-entropy of the tokens of so many replies."""
+        encoder, picture = self._encoder, self._picture
         contexts = []
-        for _ in range(_MORE * size):
-            instruction, word = asked(rng, names)
+        for _ in range(count):
+            instruction, word = asked(rng, self._names)
             prompt = encoder.first_prompt(instruction, picture)
             reply = encoder.completion(encoder.dialect.render([Type(text=word)], (_SIDE, _SIDE)))
             sampled = [False] * len(prompt) + [True] * len(reply)
@@ -72,7 +70,21 @@ def losses(
         packed = pack(
             [[Branch(one)] for one in contexts], lambda _: picture, encoder.image_token, model.MERGE
         )
-        yield -score(network, packed, encoder.unsampled).logprobs.mean()
+        return -score(network, packed, encoder.unsampled).logprobs.mean()
+
+
+def losses(
+    screens: Path,
+    dialect: str,
+    network: PreTrainedModel,
+    encoder: Encoder,
+    size: int,
+    generators: Iterator[random.Random],
+) -> Iterator[Tensor]:
+    """Yield the loss batch by batch; `size` is of batches of screens."""
+    copying = Copying(screens, Encoder(encoder.checkpoint, dialect))
+    for rng in generators:
+        yield copying.loss(network, _MORE * size, rng)
 
 
 def _word(rng: random.Random, names: Sequence[str]) -> str:
