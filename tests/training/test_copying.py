@@ -1,7 +1,6 @@
 """Copying: what is quoted is what is to be typed, and a base learns it before it reads."""
 
 import random
-from itertools import repeat
 from pathlib import Path
 
 import torch
@@ -34,9 +33,9 @@ def test_a_network_learns_to_copy_from_instructions_alone(tmp_path: Path) -> Non
     assert copying.names_of(tmp_path / "screens") == ["Clients", "Dark mode", "Orders", "Screen", "Trips"]
     network, encoder = open_model(PLATFORMS_POLICY).float(), Encoder(PLATFORMS_POLICY)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
-    losses = []
-    same = (random.Random(0) for _ in repeat(None, 8))
-    for loss in copying.losses(tmp_path / "screens", "ui-tars", network, encoder, 2, same):
+    quoted, losses = copying.Copying(tmp_path / "screens", encoder), []
+    for _ in range(8):
+        loss = quoted.loss(network, 8, random.Random(0))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

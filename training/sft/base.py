@@ -1,8 +1,8 @@
 """The base of a recipe in stages: the small policy made anew, with the words of its tasks, taught to read.
 
 The loss of demonstrations alone does not teach a fresh model to read: of the six tokens of a click one
-depends on what is written. So before them it learns to copy what an instruction quotes
-(`training/sft/copying.py`), if the recipe says so, and two things from any screen whose elements are known.
+depends on what is written. So before them it learns two things from any screen whose elements are known, and
+then, if the recipe says so, to copy what an instruction quotes (`training/sft/copying.py`).
 *Reading*: the visual tokens on an element's line have to name it, with the embeddings of words as the
 classes; what the language model sees there is then close to the word itself, so that a name in an
 instruction finds it by the same look-up that finds a repeated word. *Pointing*: `Point at "Orders".` is
@@ -77,18 +77,14 @@ def fit(
         fresh = model.make_model(tokenizer)
         attend_to_what_is_alike(fresh)
         model.save(fresh, model.make_processor(tokenizer), start)
-        screen_losses = partial(_losses, folder / SCREENS, config.dialect)
-        kept = ["copying"] if made.copying else []
-        parts = {
-            "copying": (made.copying, partial(copying.losses, folder / SCREENS, config.dialect)),
-            "reading": (made.reading, partial(screen_losses, ["reading"])),
-            "pointing": (made.pointing, partial(screen_losses, ["reading", "pointing", *kept])),
-        }
-        for name, (steps, losses) in parts.items():
+        parts = {"reading": made.reading, "pointing": made.pointing, "copying": made.copying}
+        asked = list[str]()
+        for name, steps in parts.items():
             if not steps:
                 continue
+            asked.append(name)  # what is no longer asked for is forgotten
             start = supervised.fit(
-                losses,
+                partial(_losses, folder / SCREENS, config.dialect, tuple(asked)),
                 start,
                 folder / name,
                 _Fitting(steps, made.batch, made.learning_rate, made.processes, config.seed),
@@ -166,10 +162,7 @@ def _losses(
     size: int,
     generators: Iterator[random.Random],
 ) -> Iterator[Tensor]:
-    """Yield the sum of the losses of reading and what else is named, batch by batch.
-
-    What is no longer asked for is forgotten: after reading and pointing, nothing was left of copying.
-    """
+    """Yield the sum of the losses of reading and what else is named, batch by batch."""
     encoder = Encoder(encoder.checkpoint, dialect)
     copied = copying.Copying(screens, encoder) if "copying" in parts else None
     usable = [screen for screen in load(screens) if pointable(screen)]
@@ -184,7 +177,7 @@ def _losses(
         if "pointing" in parts:
             loss = loss + _pointing(seen, network, points, [aim.name for aim in aims], words, encoder)
         if copied:
-            loss = loss + copied.loss(network, size, rng)
+            loss = loss + copied.loss(network, copying.MORE * size, rng)
         yield loss
 
 
