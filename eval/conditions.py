@@ -1,11 +1,11 @@
 """What a result ran on: devices and their software, the agent's surface, network, settings, evaluator."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import xxhash
@@ -16,7 +16,7 @@ from guiagent.errors import DECODE_ERRORS, InfrastructureError
 from guiagent.types import Capabilities
 
 _SOURCES = (".py", ".js", ".json", ".toml")
-Surface = Literal["GUI only", "GUI and shell"]
+Surface = Literal["GUI only", "GUI and shell"]  # from less to more
 
 
 class Conditions(msgspec.Struct, frozen=True):
@@ -55,6 +55,18 @@ def conditions(
         evaluator=evaluator_digest(),
         max_steps=max_steps,
         addresses=suite.addresses,
+    )
+
+
+def joined_conditions(found: Sequence[Conditions]) -> Conditions:
+    """The conditions of one policy on several suites: all their devices, and the most that any let it do."""
+    different = {msgspec.json.encode(device): device for one in found for device in one.devices}
+    return msgspec.structs.replace(
+        found[0],
+        devices=tuple(different.values()),
+        surface=max((one.surface for one in found), key=get_args(Surface).index),
+        network=tuple(dict.fromkeys(address for one in found for address in one.network)),
+        addresses={name: url for one in found for name, url in one.addresses.items()},
     )
 
 

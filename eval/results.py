@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from eval.conditions import Conditions
+from eval.conditions import Conditions, joined_conditions
 from eval.stats import Proportion, macro_mean, mcnemar_exact, newcombe
 from eval.suites.suite import Suite, joined
 from guiagent.errors import DECODE_ERRORS, InfrastructureError
@@ -99,12 +99,11 @@ def together(results: Sequence[SuiteResult]) -> SuiteResult:
     """Return the results of one policy on several suites as one, on the suites joined."""
     if len(results) == 1:
         return results[0]
-    ran = [result.ran for result in results]
     return SuiteResult(
         joined([result.suite for result in results]),
         results[0].label,
         tuple(episode for result in results for episode in result.episodes),
-        msgspec.structs.replace(ran[0], devices=tuple(device for one in ran for device in one.devices)),
+        joined_conditions([result.ran for result in results]),
     )
 
 

@@ -47,7 +47,8 @@ class BaseConfig(BaseModel, extra="forbid", frozen=True):
     vocabulary: Positive = 768  # tokens that are learned from the demonstrations' words
     screens: Positive = 3000  # of the tasks demonstrated
     reading: Positive = 300  # optimiser steps of reading alone
-    pointing: Positive = 400  # and then of both
+    pointing: Positive = 400  # then of reading and pointing
+    copying: Annotated[int, Field(ge=0)] = 0  # and then of both and of typing what an instruction quotes
     batch: Positive = 32  # screens
     learning_rate: Rate = 2e-3
     processes: Positive = 2  # with one thread each

@@ -11,7 +11,15 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from eval.breakdown import breakdown_json, by_group, by_stop, fault_reasons
-from eval.conditions import Conditions, conditions, differences, evaluator_digest, settings_digest, told
+from eval.conditions import (
+    Conditions,
+    conditions,
+    differences,
+    evaluator_digest,
+    joined_conditions,
+    settings_digest,
+    told,
+)
 from eval.repetitions import Prices, Repetitions, repetitions_json
 from eval.report.breakdown import breakdown_tables
 from eval.report.card import model_card
@@ -216,3 +224,18 @@ def test_turns_are_limited_prices_counted_and_all_of_it_written(tmp_path: Path) 
     assert held.exit_code == 0 and "4 of 4 came out again" in held.output, held.output
     refused = invoke("eval", "--policy", "oracle", "--run", str(run), "--max-steps", "2", *words)
     assert "in 2 turns" in str(refused.exception)
+
+
+def test_conditions_of_several_suites_tell_all_devices_once_and_the_most_that_any_allowed() -> None:
+    browser, phone = Capabilities("browser", 160, 224), Capabilities("phone", 240, 320)
+    pages = Conditions((browser,), network=("a.test",), addresses={"shop": "http://a.test"}, evaluator="e")
+    phones = Conditions((browser, phone), "GUI and shell", ("a.test", "b.test"), evaluator="e")
+    assert joined_conditions([pages, phones]) == Conditions(
+        (browser, phone),
+        "GUI and shell",
+        ("a.test", "b.test"),
+        evaluator="e",
+        addresses={"shop": "http://a.test"},
+    )
+    assert joined_conditions([phones, pages]).surface == "GUI and shell"
+    assert joined_conditions([pages]) == pages

@@ -56,8 +56,8 @@ SHORTER = [
     (r"^(guiagent train --recipe tiny-.*)$", r"\1 --set devices=2"),
     (
         r"^(guiagent train --recipe tiny-platforms .*)$",
-        r"\1 --set demonstrations.episodes=24 --set base.screens=24 --set base.reading=1"
-        " --set base.pointing=1 --set base.batch=4 --set sft.steps=1 --set sft.batch=4"
+        r"\1 --set demonstrations.episodes=24 --set base.screens=24 --set base.copying=1"
+        " --set base.reading=1 --set base.pointing=1 --set base.batch=4 --set sft.steps=1 --set sft.batch=4"
         " --set evaluation.episodes=1",
     ),
     (r"^(guiagent demonstrate .*)=200$", r"\1=4 --set devices=1"),

@@ -18,6 +18,10 @@ def made(*trajectories) -> PackedBatch:
     return pack(branches, lambda name: picture("qwen3", name), IMAGE, MERGE)
 
 
+def by_length(some: list[Context]) -> list[Context]:
+    return sorted(some, key=lambda context: len(context.ids))
+
+
 def context_rows(layout: Layout, length: int) -> list[list[int]]:
     """For each context the places in the row that its tokens are read from."""
     places = torch.arange(length) if layout.places is None else layout.places
@@ -56,9 +60,10 @@ def test_windows_store_the_text_before_the_first_picture_once():
     shared = SYSTEM + 1  # the instruction and the token that opens a picture
     assert [branch.shared for branch in branches] == [0, shared, shared]
     packed = made(one)
+    assert list(packed.layout.lengths) == sorted(packed.layout.lengths)  # equal ones are neighbours
     whole = sum(len(context.ids) for context in made_of)
     assert len(packed.ids) == stored_tokens(branches) == whole - 2 * shared
-    for context, places in zip(made_of, context_rows(packed.layout, len(packed.ids)), strict=True):
+    for context, places in zip(by_length(made_of), context_rows(packed.layout, len(packed.ids)), strict=True):
         assert packed.ids[places].tolist() == context.ids  # nothing of it is missing, nothing else in it
     for index, kept in enumerate(packed.layout.kept.tolist()):
         assert packed.layout.places[kept] == index
@@ -67,7 +72,9 @@ def test_windows_store_the_text_before_the_first_picture_once():
 def test_positions_start_anew_in_every_context():
     one = trajectory(3, 5, window=2)
     packed = made(one)
-    for context, places in zip(contexts(one), context_rows(packed.layout, len(packed.ids)), strict=True):
+    for context, places in zip(
+        by_length(contexts(one)), context_rows(packed.layout, len(packed.ids)), strict=True
+    ):
         grids = [picture("qwen3", name).grid for name in context.frames]
         alone, _ = rope_positions(context.ids, grids, IMAGE, MERGE)
         assert torch.equal(packed.positions[:, places], alone)

@@ -69,8 +69,8 @@ def test_pieces_hold_every_sampled_token_once_within_the_bound(
         assert torch.equal(part.steps, whole.steps[own])
         assert len(part.ids) == stored_tokens(piece.branches)
         places = torch.arange(len(part.ids)) if part.layout.places is None else part.layout.places
-        for branch, place in zip(piece.branches, places.split(list(part.layout.lengths)), strict=True):
-            assert part.ids[place].tolist() == branch.context.ids
+        rows = [part.ids[place].tolist() for place in places.split(list(part.layout.lengths))]
+        assert sorted(rows) == sorted(branch.context.ids for branch in piece.branches)
 
 
 def test_what_fits_is_one_piece_as_it_was() -> None:

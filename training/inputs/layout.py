@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Layout:
-    """The contexts in a row of L tokens."""
+    """The contexts in a row of L tokens, in an order of their own if they share tokens."""
 
     lengths: tuple[int, ...]  # tokens of each context, its shared beginning included
     starts: Tensor  # [contexts + 1] int32, cumulative sums of the lengths, from 0

@@ -121,8 +121,7 @@ class _Row:
         self._ids: list[int] = []
         self._positions: list[Tensor] = []
         self._places: list[Tensor] = []  # of each context
-        self._kept: list[Tensor] = []
-        self._gathered = 0
+        self._own: list[int] = []  # tokens of each context that no earlier one has
         self._pictures: dict[str, Picture] = {}
         self._features: dict[str, int] = {}  # where each picture's features begin
         self._shown: list[str] = []
@@ -141,9 +140,8 @@ class _Row:
             positions.append(self._place(context, positions[parent][:, :shared] if shared else None))
             self._positions.append(positions[-1][:, shared:])
             self._ids += context.ids[shared:]
-            self._kept.append(torch.arange(self._gathered + shared, self._gathered + shared + new))
+            self._own.append(new)
             self._length += new
-            self._gathered += shared + new
             where = places[-1].tolist()
             for at in range(max(shared, 1), len(context.ids)):
                 if context.sampled[at]:
@@ -175,18 +173,11 @@ class _Row:
         return after if before is None else torch.cat([before, after], dim=1)
 
     def pack(self, sizes: list[int]) -> PackedBatch:
-        lengths = tuple(len(places) for places in self._places)
-        sharing = self._gathered > self._length
         turns, trajectories, steps = torch.tensor(self._turns, dtype=torch.long).reshape(-1, 3).unbind(1)
         return PackedBatch(
             ids=torch.tensor(self._ids),
             positions=torch.cat(self._positions, dim=1),
-            layout=Layout(
-                lengths,
-                torch.tensor([0, *lengths]).cumsum(0, dtype=torch.int32),
-                torch.cat(self._places) if sharing else None,
-                torch.cat(self._kept) if sharing else None,
-            ),
+            layout=self._layout(),
             frames=list(self._pictures),
             pictures=list(self._pictures.values()),
             places=self._feature_places(),
@@ -197,6 +188,22 @@ class _Row:
             trajectories=trajectories,
             steps=steps,
             sizes=sizes,
+        )
+
+    def _layout(self) -> Layout:
+        """The contexts, the shortest first if any share tokens, so that equal ones are neighbours."""
+        lengths = [len(places) for places in self._places]
+        sharing = sum(lengths) > self._length
+        order = sorted(range(len(lengths)), key=lengths.__getitem__) if sharing else range(len(lengths))
+        starts = torch.tensor([0, *(lengths[index] for index in order)]).cumsum(0, dtype=torch.int32)
+        ends = dict(zip(order, starts[1:].tolist(), strict=True))
+        return Layout(
+            tuple(lengths[index] for index in order),
+            starts,
+            torch.cat([self._places[index] for index in order]) if sharing else None,
+            torch.cat([torch.arange(ends[index] - own, ends[index]) for index, own in enumerate(self._own)])
+            if sharing
+            else None,
         )
 
     def _feature_places(self) -> Tensor | None:

@@ -66,15 +66,14 @@ def _packed(
 
 
 def _by_length(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scaling: float | None) -> Tensor:
+    runs = [(length, len(list(equal))) for length, equal in groupby(layout.lengths)]
+    # Split at once: the gradient of each slice would be as long as the whole row.
+    blocks = zip(*(x.split([length * count for length, count in runs]) for x in (q, k, v)), strict=True)
     parts: list[Tensor] = []
-    start = 0
-    for length, equal in groupby(layout.lengths):
-        count = len(list(equal))
-        block = slice(start, start + count * length)
-        query, key, value = (x[block].unflatten(0, (count, length)).transpose(1, 2) for x in (q, k, v))
+    for (length, count), block in zip(runs, blocks, strict=True):
+        query, key, value = (x.unflatten(0, (count, length)).transpose(1, 2) for x in block)
         out = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
         parts.append(out.transpose(1, 2).flatten(0, 1))
-        start = block.stop
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 

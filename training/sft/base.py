@@ -1,7 +1,8 @@
 """The base of a recipe in stages: the small policy made anew, with the words of its tasks, taught to read.
 
 The loss of demonstrations alone does not teach a fresh model to read: of the six tokens of a click one
-depends on what is written. So before them it learns two things from any screen whose elements are known.
+depends on what is written. So before them it learns two things from any screen whose elements are known, and
+then, if the recipe says so, to copy what an instruction quotes (`training/sft/copying.py`).
 *Reading*: the visual tokens on an element's line have to name it, with the embeddings of words as the
 classes; what the language model sees there is then close to the word itself, so that a name in an
 instruction finds it by the same look-up that finds a repeated word. *Pointing*: `Point at "Orders".` is
@@ -30,6 +31,7 @@ from training.inputs.encoder import Encoder
 from training.inputs.packing import Branch, PackedBatch, pack
 from training.inputs.pictures import Picture
 from training.model.forward import encode_images, score
+from training.sft import copying
 from training.sft.demonstrations import written
 from training.sft.screens import Screen, load
 from training.stages import StagesConfig
@@ -75,9 +77,14 @@ def fit(
         fresh = model.make_model(tokenizer)
         attend_to_what_is_alike(fresh)
         model.save(fresh, model.make_processor(tokenizer), start)
-        for name, steps in (("reading", made.reading), ("pointing", made.pointing)):
+        parts = {"reading": made.reading, "pointing": made.pointing, "copying": made.copying}
+        asked = list[str]()
+        for name, steps in parts.items():
+            if not steps:
+                continue
+            asked.append(name)  # what is no longer asked for is forgotten
             start = supervised.fit(
-                partial(_losses, folder / SCREENS, config.dialect, name == "pointing"),
+                partial(_losses, folder / SCREENS, config.dialect, tuple(asked)),
                 start,
                 folder / name,
                 _Fitting(steps, made.batch, made.learning_rate, made.processes, config.seed),
@@ -149,14 +156,15 @@ def pointable(screen: Screen) -> dict[str, Node]:
 def _losses(
     screens: Path,
     dialect: str,
-    pointing: bool,
+    parts: Sequence[str],
     network: PreTrainedModel,
     encoder: Encoder,
     size: int,
     generators: Iterator[random.Random],
 ) -> Iterator[Tensor]:
-    """Yield the loss of reading, and with `pointing` of both, batch by batch."""
+    """Yield the sum of the losses of reading and what else is named, batch by batch."""
     encoder = Encoder(encoder.checkpoint, dialect)
+    copied = copying.Copying(screens, encoder) if "copying" in parts else None
     usable = [screen for screen in load(screens) if pointable(screen)]
     for rng in generators:
         shown = [rng.choice(usable) for _ in range(size)]
@@ -166,8 +174,10 @@ def _losses(
         seen = encode_images(network, points)
         words = _words(shown, pictures)
         loss = _reading(torch.cat(list(seen.pooler_output)), network, words, encoder)
-        if pointing:
+        if "pointing" in parts:
             loss = loss + _pointing(seen, network, points, [aim.name for aim in aims], words, encoder)
+        if copied:
+            loss = loss + copied.loss(network, copying.MORE * size, rng)
         yield loss
 
 

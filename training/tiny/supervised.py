@@ -16,11 +16,11 @@ from typing import NamedTuple, Protocol
 import torch
 import torch.distributed
 from torch import Tensor
-from torch.multiprocessing.spawn import spawn
 from transformers import PreTrainedModel
 
 from training.checkpoints import checkpoint as checkpoints
 from training.checkpoints.shards import Learned
+from training.distributed.beside import beside
 from training.distributed.parallel import collective
 from training.inputs.checkpoint_files import preparation_files
 from training.inputs.encoder import Encoder
@@ -60,7 +60,6 @@ class _Work(NamedTuple):
     begin: Path | None  # the checkpoint to continue from
     folder: Path  # of checkpoints
     config: Fitting
-    rendezvous: str
 
 
 def fit(losses: Losses, start: Path, folder: Path, config: Fitting, on_step: OnStep) -> Path:
@@ -75,16 +74,14 @@ def fit(losses: Losses, start: Path, folder: Path, config: Fitting, on_step: OnS
             is full.
         DivergedError: five losses or gradients in a row were not finite.
     """
-    with claimed(folder), tempfile.TemporaryDirectory() as meeting:
+    with claimed(folder):
         loaded = checkpoints.load(folder)
         if loaded is not None and loaded.step >= config.steps:
             return loaded.model
         begin = loaded.path if loaded else None
-        work = _Work(losses, start, begin, folder, config, f"file://{meeting}/rendezvous")
-        others = spawn(_fit_beside, (work,), config.processes - 1, join=False, daemon=True)
-        saved = _fit(0, work, on_step)
-        while not others.join():
-            pass
+        work = _Work(losses, start, begin, folder, config)
+        with beside(_fit, config.processes, work) as meeting:
+            saved = _fit(0, meeting, work, on_step)
         return saved / "model"
 
 
@@ -98,11 +95,7 @@ def made_of(model: Path, output: Path) -> Iterator[Path]:
         made.rename(output)
 
 
-def _fit_beside(index: int, work: _Work) -> None:
-    _fit(index + 1, work, lambda *_: None)
-
-
-def _fit(rank: int, work: _Work, on_step: OnStep) -> Path:
+def _fit(rank: int, meeting: str, work: _Work, on_step: OnStep = lambda *_: None) -> Path:
     """Run one data-parallel process: gradients are averaged over all of them after each backward pass.
 
     Returns the last checkpoint's folder on rank 0.
@@ -111,7 +104,7 @@ def _fit(rank: int, work: _Work, on_step: OnStep) -> Path:
     config = work.config
     with collective("joining the others"):
         torch.distributed.init_process_group(
-            "gloo", init_method=work.rendezvous, rank=rank, world_size=config.processes
+            "gloo", init_method=meeting, rank=rank, world_size=config.processes
         )
     loaded = checkpoints.reopen(work.begin) if work.begin else None
     opened = open_model(loaded.opens(work.start) if loaded else work.start)
