@@ -195,9 +195,10 @@ async def test_rollouts_go_on_while_no_group_teaches_anything_and_it_can_be_told
         session(tmp_path, [], max_staleness=max_staleness, ending=ending, flat_groups="drop") as run,
         asyncio.timeout(60),
     ):
-        while run.replay.stats.flat < 25:  # far more than may be pending at once  # noqa: ASYNC110
+        # Far more than may be pending at once, and one of too many faults, which comes once in nine groups.
+        while run.replay.stats.flat < 25 or not run.replay.stats.invalid:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
-        assert run.replay.stats.taken == 0 and run.replay.stats.invalid > 0
+        assert run.replay.stats.taken == 0
         hopeless = False
         for _ in range(5):
             await run.update()
