@@ -46,9 +46,8 @@ def conditions(
     suite: Suite, devices: Iterable[Capabilities], agent: Mapping[str, Any], max_steps: int | None
 ) -> Conditions:
     """The conditions of an evaluation; equal devices are listed once, in an order that does not change."""
-    different = {msgspec.json.encode(one): one for one in devices}
     return Conditions(
-        devices=tuple(different[key] for key in sorted(different)),
+        devices=_different(devices),
         surface="GUI and shell" if "shell" in suite.grants else "GUI only",
         network=() if suite.device == STILL else suite.egress,
         agent=agent,
@@ -60,10 +59,9 @@ def conditions(
 
 def joined_conditions(found: Sequence[Conditions]) -> Conditions:
     """The conditions of one policy on several suites: all their devices, and the most that any let it do."""
-    different = {msgspec.json.encode(device): device for one in found for device in one.devices}
     return msgspec.structs.replace(
         found[0],
-        devices=tuple(different.values()),
+        devices=_different(device for one in found for device in one.devices),
         surface=max((one.surface for one in found), key=get_args(Surface).index),
         network=tuple(dict.fromkeys(address for one in found for address in one.network)),
         addresses={name: url for one in found for name, url in one.addresses.items()},
@@ -124,6 +122,11 @@ def differences(one: Conditions, other: Conditions) -> list[str]:
         for name in names
         if before.get(name) != after.get(name)
     ]
+
+
+def _different(devices: Iterable[Capabilities]) -> tuple[Capabilities, ...]:
+    found = {msgspec.json.encode(one): one for one in devices}
+    return tuple(found[key] for key in sorted(found))
 
 
 def _named(found: Conditions) -> dict[str, str]:

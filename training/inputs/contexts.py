@@ -38,19 +38,26 @@ def contexts(trajectory: Trajectory) -> list[Context]:
     return found
 
 
+def shown(prompt: Sequence[int], reply: Sequence[int], frame: str) -> Context:
+    """Return the context of one screen and the reply to it, which is to be learned and was not sampled."""
+    length = len(prompt) + len(reply)
+    own = [False] * len(prompt) + [True] * len(reply)
+    return Context([*prompt, *reply], own, [0.0] * length, [0] * length, [frame])
+
+
 def _calls(step: Step, so_far: Sequence[Step]) -> list[Call]:
     """Return the calls of a step whose tokens are known. A turn that is no list of calls is one, which shows
     the last steps' frames."""
     output = step.policy
     if output.calls:
         return [call for call in output.calls if call.completion_ids]
-    shown = [one.frame for one in so_far[max(0, len(so_far) - output.images) :]]
+    frames = [one.frame for one in so_far[max(0, len(so_far) - output.images) :]]
     return [
         Call(
             prompt_ids=output.prompt_ids,
             completion_ids=output.completion_ids,
             logprobs=output.logprobs,
-            frames=shown,
+            frames=frames,
             fresh=output.fresh,
         )
     ]

@@ -26,7 +26,7 @@ from transformers import PreTrainedModel, Qwen3VLForConditionalGeneration
 from guiagent.actions import Click
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import Node
-from training.inputs.contexts import Context
+from training.inputs import contexts
 from training.inputs.encoder import Encoder
 from training.inputs.packing import Branch, PackedBatch, pack
 from training.inputs.pictures import Picture
@@ -164,8 +164,9 @@ def _losses(
 ) -> Iterator[Tensor]:
     """Yield the sum of the losses of reading and what else is named, batch by batch."""
     encoder = Encoder(encoder.checkpoint, dialect)
-    copied = copying.Copying(screens, encoder) if "copying" in parts else None
-    usable = [screen for screen in load(screens) if pointable(screen)]
+    known = load(screens)
+    copied = copying.Copying(copying.names_of(known), encoder) if "copying" in parts else None
+    usable = [screen for screen in known if pointable(screen)]
     for rng in generators:
         shown = [rng.choice(usable) for _ in range(size)]
         pictures = [encoder.picture(screen.frame) for screen in shown]
@@ -231,18 +232,16 @@ def _points(
     shown: Sequence[Screen], aims: Sequence[Node], pictures: Sequence[Picture], encoder: Encoder
 ) -> PackedBatch:
     """A click on an element of each screen, as the answer to its name."""
-    contexts = []
+    found = []
     for index, (screen, element, picture) in enumerate(zip(shown, aims, pictures, strict=True)):
         left, top, width, height = element.box
         size = (screen.width, screen.height)
         click = written([Click(x=left + width // 2, y=top + height // 2)], size)
         prompt = encoder.first_prompt(_asked(element.name), picture)
         reply = encoder.completion(encoder.dialect.render(click, size))
-        length = len(prompt) + len(reply)
-        sampled = [False] * len(prompt) + [True] * len(reply)
-        contexts.append(Context([*prompt, *reply], sampled, [0.0] * length, [0] * length, [str(index)]))
+        found.append(contexts.shown(prompt, reply, str(index)))
     known = {str(index): picture for index, picture in enumerate(pictures)}
-    return pack([[Branch(one)] for one in contexts], known.__getitem__, encoder.image_token, model.MERGE)
+    return pack([[Branch(one)] for one in found], known.__getitem__, encoder.image_token, model.MERGE)
 
 
 def _asked(name: str) -> str:

@@ -11,7 +11,6 @@ with (`training/sft/base.py`), and on made-to-order apps did not find a row by i
 import io
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from string import ascii_letters, digits
 
 from PIL import Image
@@ -19,11 +18,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from guiagent.actions import Type
-from training.inputs.contexts import Context
+from training.inputs import contexts
 from training.inputs.encoder import Encoder
 from training.inputs.packing import Branch, pack
 from training.model.forward import score
-from training.sft.screens import load
+from training.sft.screens import Screen
 from training.tiny import model
 
 _SIDE = 2 * model.FACTOR  # of the empty picture, in pixels; smaller ones are enlarged
@@ -32,9 +31,9 @@ _MADE_UP = 0.5  # share of words that are letters and digits at random, as passw
 _LONGEST = 6  # characters of such a word
 
 
-def names_of(screens: Path) -> list[str]:
+def names_of(screens: Sequence[Screen]) -> list[str]:
     """What is written on the elements of screens, in an order that does not change."""
-    return sorted({element.name for screen in load(screens) for element in screen.elements})
+    return sorted({element.name for screen in screens for element in screen.elements})
 
 
 def asked(rng: random.Random, names: Sequence[str]) -> tuple[str, str]:
@@ -52,8 +51,8 @@ def asked(rng: random.Random, names: Sequence[str]) -> tuple[str, str]:
 class Copying:
     """What is asked for and what is answered, in a dialect, with the names on screens and made-up words."""
 
-    def __init__(self, screens: Path, encoder: Encoder) -> None:
-        self._names = [name for name in names_of(screens) if '"' not in name]
+    def __init__(self, names: Sequence[str], encoder: Encoder) -> None:
+        self._names = [name for name in names if '"' not in name]
         self._encoder = encoder
         Image.new("RGB", (_SIDE, _SIDE), "white").save(empty := io.BytesIO(), "PNG")
         self._picture = encoder.picture(empty.getvalue())
@@ -61,17 +60,13 @@ class Copying:
     def loss(self, network: PreTrainedModel, count: int, rng: random.Random) -> Tensor:
         """Return the mean cross-entropy of the tokens of so many replies."""
         encoder, picture = self._encoder, self._picture
-        contexts = []
+        asking = []
         for _ in range(count):
             instruction, word = asked(rng, self._names)
             prompt = encoder.first_prompt(instruction, picture)
             reply = encoder.completion(encoder.dialect.render([Type(text=word)], (_SIDE, _SIDE)))
-            sampled = [False] * len(prompt) + [True] * len(reply)
-            length = len(sampled)
-            contexts.append(Context([*prompt, *reply], sampled, [0.0] * length, [0] * length, ["empty"]))
-        packed = pack(
-            [[Branch(one)] for one in contexts], lambda _: picture, encoder.image_token, model.MERGE
-        )
+            asking.append([Branch(contexts.shown(prompt, reply, "empty"))])
+        packed = pack(asking, lambda _: picture, encoder.image_token, model.MERGE)
         return -score(network, packed, encoder.unsampled).logprobs.mean()
 
 
