@@ -72,10 +72,12 @@ def figures(runs: Sequence[DemoRun], layouts: Mapping[str, Layout]) -> dict[str,
             f"of them of {length} actions": [task for task in suite.train_tasks if lengths[task] == length]
             for length in dict.fromkeys(lengths[task] for task in suite.train_tasks)
         },
-        "of them pages of fixed layout": fixed,
+        "of them on pages": [task for task in suite.train_tasks if task in layouts],
+        "of them on pages of fixed layout": fixed,
+        "of them on apps": [task for task in suite.train_tasks if task not in layouts],
         "tasks never trained on": list(suite.unseen_tasks),
-        "of them pages": [task for task in suite.unseen_tasks if task in layouts],
-        "of them apps": [task for task in suite.unseen_tasks if task not in layouts],
+        "of these on pages": [task for task in suite.unseen_tasks if task in layouts],
+        "of these on apps": [task for task in suite.unseen_tasks if task not in layouts],
     }
     return {
         "suite": suite.name,
@@ -155,7 +157,7 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 def _share(found: Mapping[str, Any]) -> str:
     part = found["fixed_share_of_gain"]
-    group = found["groups"].get("of them pages of fixed layout")
+    group = found["groups"].get("of them on pages of fixed layout")
     if part["all"] is None or group is None:
         return "There is no gain, or no page of fixed layout that could hold a part of it."
     names = ", ".join(f"`{task}`" for task in group["tasks"])

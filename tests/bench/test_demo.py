@@ -80,10 +80,11 @@ def test_figures_are_means_over_runs_with_their_spread() -> None:
     # Student's t for one degree of freedom is 12.706; the standard error is half the difference of two.
     reach = 12.706 * (5 / 8 - 2 / 8) / 2
     assert trained["gain"]["interval"] == pytest.approx([7 / 16 - reach, 7 / 16 + reach], abs=1e-3)
-    assert found["groups"]["of them pages of fixed layout"]["tasks"] == ["still"]
+    assert found["groups"]["of them on pages of fixed layout"]["tasks"] == ["still"]
     assert found["groups"]["of them of three or more actions"]["gain"]["runs"] == [2 / 4, 0.0]
     assert found["groups"]["of them of one or two actions"]["tasks"] == ["still"]
-    assert found["groups"]["of them pages"]["tasks"] == ["unseen"] and "of them apps" not in found["groups"]
+    assert found["groups"]["of these on pages"]["tasks"] == ["unseen"]
+    assert not {"of them on apps", "of these on apps"} & found["groups"].keys()
     assert found["groups"]["tasks never trained on"]["gain"]["mean"] == pytest.approx(-1 / 8)
     assert found["fixed_share_of_gain"]["all"] == pytest.approx(5 / 7)
     assert found["fixed_share_of_gain"]["runs"] == pytest.approx([3 / 5, 1.0])
@@ -95,7 +96,7 @@ def test_the_tables_say_them_in_per_cent_and_points() -> None:
     text = markdown(figures([GAINED, LESS], LAYOUTS))
     lines = text.splitlines()
     assert lines[0].startswith("2 runs with different seeds, 4 episodes a task")
-    head, rule, trained, _, long, fixed, unseen, _ = lines[2:10]
+    head, rule, trained, _, long, _, fixed, unseen, _ = lines[2:11]
     assert head == "| tasks | before | after | gain in points | random element |"
     assert rule.count("---") == 5
     assert trained == (
@@ -103,7 +104,7 @@ def test_the_tables_say_them_in_per_cent_and_points() -> None:
         "| +44 (−100 to +100), sd 26.5 | 12 % |"
     )
     assert long.startswith("| of them of three or more actions (1) | 25 %")
-    assert fixed.startswith("| of them pages of fixed layout (1) |") and "| +62 (" in fixed
+    assert fixed.startswith("| of them on pages of fixed layout (1) |") and "| +62 (" in fixed
     assert unseen.endswith("| 50 % |") and "−12" in unseen
     assert (
         "Pages of fixed layout (`still`: no element moves with the seed) hold 71 % of the gain "
@@ -116,7 +117,8 @@ def test_the_tables_say_them_in_per_cent_and_points() -> None:
 
 def test_an_app_has_no_layout_of_a_page() -> None:
     found = figures([GAINED], {name: one for name, one in LAYOUTS.items() if name != "unseen"})
-    assert found["groups"]["of them apps"]["tasks"] == ["unseen"] and "of them pages" not in found["groups"]
+    assert found["groups"]["of these on apps"]["tasks"] == ["unseen"]
+    assert "of these on pages" not in found["groups"]
     assert "| `unseen` | an app | 50 % (50–50) | 25 % (25–25) | −25 | 50 % |" in markdown(found).splitlines()
 
 
