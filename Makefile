@@ -5,7 +5,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 BIN := .venv/bin
 
-demo:  ## train the small policy on a farm of browsers; the report is runs/demo/report.html
+demo:  ## train the small policy on browsers and made-to-order apps; the report is runs/demo/report.html
 	@scripts/setup demo
 	$(BIN)/guiagent demo
 

@@ -20,13 +20,15 @@ Gpu = Annotated[int, Field(ge=0)]
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 SMALL_POLICY = Path(__file__).parent / "tiny" / "checkpoint"
 PLATFORMS_POLICY = Path(__file__).parent / "tiny" / "platforms"
-_SHIPPED = {"tiny": SMALL_POLICY, "tiny-platforms": PLATFORMS_POLICY}
+CARELESS_POLICY = Path(__file__).parent / "tiny" / "careless"
+_SHIPPED = {"tiny": SMALL_POLICY, "tiny-platforms": PLATFORMS_POLICY, "tiny-careless": CARELESS_POLICY}
 
 
 def checkpoint_folder(name: str, *, weights: bool = True) -> Path:
     """Return the folder of a checkpoint: a shipped one by its name, ORGANISATION/MODEL, or a path.
 
-    Shipped are `tiny`, the small policy, and `tiny-platforms`, which knows several platforms.
+    Shipped are `tiny`, the small policy; `tiny-platforms`, which knows several platforms; and
+    `tiny-careless`, which has learned from a careless hand.
     A model of the Hugging Face hub is downloaded once, without its weights if `weights` is False.
 
     Raises InfrastructureError if there is no checkpoint.

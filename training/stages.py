@@ -36,6 +36,7 @@ class DemonstrationsConfig(BaseModel, extra="forbid", frozen=True):
     episodes: Positive = 2000
     midway: Annotated[float, Field(ge=0, le=1)] = 0.0  # share that begins on the oracle's way, or at its end
     astray: Annotated[float, Field(ge=0, le=1)] = 0.0  # share that begins after one to three random taps
+    careless: Annotated[float, Field(ge=0, le=1)] = 0.0  # share of the replies that tap any control instead
     platforms: tuple[PlatformConfig, ...] = ()
     """Several platforms, in place of `taskset` and `tasks` on the recipe's devices; `share` is of all
     episodes, and of the base's screens."""

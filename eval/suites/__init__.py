@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from eval.suites import grounding
-from eval.suites.demo import DEMO_APPS, DEMO_PAGES, DEMO_PHONE
+from eval.suites.demo import DEMO_APPS, DEMO_PAGES, DEMO_PHONE, DEMO_ROUNDS
 from eval.suites.desktop import DESKTOP
 from eval.suites.harbor import harbor_suite
 from eval.suites.lab import LAB, LAB_PERTURBED
@@ -25,7 +25,7 @@ from rewards.tasksets.grounding import GROUNDING
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
-        *(DEMO_APPS, DEMO_PAGES, DEMO_PHONE),
+        *(DEMO_APPS, DEMO_PAGES, DEMO_PHONE, DEMO_ROUNDS),
         *(DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, MINIWOB_ROUNDS),
         *(PHONE, PHONE_REGIMES, PHONE_UNSEEN_APPS, SAFETY, WEB),
     )

@@ -1,4 +1,4 @@
-"""The suites of `guiagent demo --hours`, one a platform: pages of MiniWoB++, apps made to order, the phone.
+"""The suites of `guiagent demo`, one a platform: pages of MiniWoB++, apps made to order, the phone.
 
 More than half of the tasks that are trained on take three actions or more; they are counted apart, on seeds
 held out from training. Unseen are other pages, other apps made to order, other templates of the phone.
@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from eval.suites.lab import LAB
 from eval.suites.miniwob import MINIWOB
+from eval.suites.miniwob_rounds import MINIWOB_ROUNDS
 from eval.suites.phone import PHONE_REGIMES
 from eval.suites.suite import Suite
 from rewards.tasksets.miniwob import UNSEEN_TASKS
+from rewards.tasksets.miniwob.rounds import ACTIONS_OF, PAGES
 
 SHORT, LONG, UNSEEN = "one or two", "three or more", "never trained on"
 
@@ -38,6 +40,18 @@ def _grouped(suite: Suite, name: str, trained: Mapping[str, str]) -> Suite:
     return replace(suite, name=name, episodes=50, groups={ACTIONS: lengths})
 
 
+_TWO_CLICKS = ("click-collapsible", "circle-center")
+_AGAIN = ("click-dialog-2", "click-widget", "focus-text-2", "identify-shape", *_TWO_CLICKS)
+_ONCE = (*_AGAIN, "click-test-2", "click-color")
+_ROUNDS = {
+    name: LONG if ACTIONS_OF[name] > 2 else SHORT
+    for name in (*(f"{page}-x1" for page in _ONCE), *(f"{page}-x3" for page in _AGAIN))
+}
+_UNSEEN_ROUNDS = tuple(f"{page}-x1" for page in PAGES if page in UNSEEN_TASKS)
+
+DEMO_ROUNDS = _grouped(
+    replace(MINIWOB_ROUNDS, train_tasks=tuple(_ROUNDS), unseen_tasks=_UNSEEN_ROUNDS), "demo-rounds", _ROUNDS
+)
 DEMO_PAGES = _grouped(
     replace(MINIWOB, train_tasks=tuple(_PAGES), unseen_tasks=UNSEEN_TASKS), "demo-pages", _PAGES
 )

@@ -2,15 +2,18 @@
 
 from eval.suites.suite import Suite
 from rewards.tasksets.miniwob import HEIGHT, WIDTH
-from rewards.tasksets.miniwob.rounds import ACTIONS_OF, PAGE_OF, TRAIN_TASKS
+from rewards.tasksets.miniwob.rounds import ACTIONS_OF, ROUNDS, TRAIN_TASKS
+
+_PAGES = ("click-test-2", "click-collapsible", "circle-center")
+_TASKS = {f"{page}-x{rounds}": page for page in _PAGES for rounds in ROUNDS}
 
 MINIWOB_ROUNDS = Suite(
     name="miniwob-rounds",
     taskset="miniwob-rounds",
-    train_tasks=TRAIN_TASKS,
-    unseen_tasks=tuple(name for name in PAGE_OF if name not in TRAIN_TASKS),
+    train_tasks=tuple(name for name in _TASKS if name in TRAIN_TASKS),
+    unseen_tasks=tuple(name for name in _TASKS if name not in TRAIN_TASKS),
     episodes=50,
     device="browser",
     screen=(WIDTH, HEIGHT),
-    groups={"page": PAGE_OF, "actions": {name: str(actions) for name, actions in ACTIONS_OF.items()}},
+    groups={"page": _TASKS, "actions": {name: str(ACTIONS_OF[name]) for name in _TASKS}},
 )

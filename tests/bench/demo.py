@@ -18,11 +18,13 @@ import msgspec
 from devices.config import BrowserConfig
 from devices.drivers import browser
 from eval.results import read_result, write_json
-from eval.suites import find_suite
+from eval.suites.demo import DEMO_APPS, DEMO_ROUNDS
+from eval.suites.suite import joined
 from guiagent.cli.common.provenance import commit
 from guiagent.seeds import EVALUATION, REINFORCEMENT
 from guiagent.storage.atomic import write_file
-from rewards.tasksets.miniwob import HEIGHT, TRAIN_TASKS, UNSEEN_TASKS, WIDTH
+from rewards.tasksets.miniwob import HEIGHT, WIDTH
+from rewards.tasksets.miniwob.rounds import PAGE_OF
 from tests.bench.demo_figures import DemoRun, figures, markdown
 from tests.bench.layouts import Layout, layout
 
@@ -87,20 +89,22 @@ def conduct(folder: Path, seed: int, options: Sequence[str]) -> None:
 
 def read_run(folder: Path, seed: int) -> DemoRun:
     """A finished run from its folder."""
-    suite = find_suite("miniwob-demo")
+    suite = joined((DEMO_ROUNDS, DEMO_APPS))
     names = msgspec.json.decode((folder / "finished.json").read_bytes())["results"]
     before, after, *baselines = (read_result(folder / name, suite) for name in names)
     summary = msgspec.json.decode((folder / "summary.json").read_bytes())
     return DemoRun(seed, before, after, tuple(baselines), summary["wall_seconds"], summary["peak_memory_mb"])
 
 
-async def layouts(pages: Sequence[str] = (*TRAIN_TASKS, *UNSEEN_TASKS)) -> Mapping[str, Layout]:
-    """Of each page, over the first seeds of evaluation."""
+async def layouts(tasks: Sequence[str] = DEMO_ROUNDS.tasks) -> Mapping[str, Layout]:
+    """Of each task's page, over the first seeds of evaluation."""
     device = await browser.start(BrowserConfig(width=WIDTH, height=HEIGHT))
     try:
-        return {page: await layout(device, page, EVALUATION[:_LAYOUT_SEEDS]) for page in pages}
+        seeds = EVALUATION[:_LAYOUT_SEEDS]
+        pages = {page: await layout(device, page, seeds) for page in {PAGE_OF[task] for task in tasks}}
     finally:
         await device.close()
+    return {task: pages[PAGE_OF[task]] for task in tasks}
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from eval.report.page import in_points
 from eval.results import SuiteResult
 from eval.stats import mean_of, pooled
+from eval.suites.demo import ACTIONS
 from tests.bench.layouts import Layout
 
 
@@ -61,15 +62,22 @@ def share(runs: Sequence[DemoRun], part: Sequence[str], whole: Sequence[str]) ->
 
 
 def figures(runs: Sequence[DemoRun], layouts: Mapping[str, Layout]) -> dict[str, Any]:
-    """All of it. `layouts` says of every page of the suite how far its elements move."""
+    """All of it. `layouts` says of every page of the suite how far its elements move; apps have none."""
     suite = runs[0].after.suite
-    fixed = [task for task in suite.train_tasks if layouts[task].fixed]
-    moving = [task for task in suite.train_tasks if not layouts[task].fixed]
+    lengths = suite.groups[ACTIONS]
+    fixed = [task for task in suite.train_tasks if task in layouts and layouts[task].fixed]
     groups = {
-        "held-out seeds of the pages trained on": list(suite.train_tasks),
-        "of them pages of fixed layout": fixed,
-        "of them pages whose elements move": moving,
-        "pages never trained on": list(suite.unseen_tasks),
+        "held-out seeds of the tasks trained on": list(suite.train_tasks),
+        **{
+            f"of them of {length} actions": [task for task in suite.train_tasks if lengths[task] == length]
+            for length in dict.fromkeys(lengths[task] for task in suite.train_tasks)
+        },
+        "of them on pages": [task for task in suite.train_tasks if task in layouts],
+        "of them on pages of fixed layout": fixed,
+        "of them on apps": [task for task in suite.train_tasks if task not in layouts],
+        "tasks never trained on": list(suite.unseen_tasks),
+        "of these on pages": [task for task in suite.unseen_tasks if task in layouts],
+        "of these on apps": [task for task in suite.unseen_tasks if task not in layouts],
     }
     return {
         "suite": suite.name,
@@ -80,7 +88,10 @@ def figures(runs: Sequence[DemoRun], layouts: Mapping[str, Layout]) -> dict[str,
             "all": share(runs, fixed, suite.train_tasks),
             "runs": [share([run], fixed, suite.train_tasks) for run in runs],
         },
-        "pages": {task: {**_group(runs, [task]), **layouts[task]._asdict()} for task in suite.tasks},
+        "pages": {
+            task: {**_group(runs, [task]), **(layouts[task]._asdict() if task in layouts else {})}
+            for task in suite.tasks
+        },
         "runs": [
             {
                 "seed": run.seed,
@@ -116,7 +127,7 @@ def markdown(found: Mapping[str, Any]) -> str:
         [f"`{task}`", _moves(page), *_sides(page, _range), in_points(page["gain"]["mean"]), _floor(page)]
         for task, page in found["pages"].items()
     ]
-    trained, *_, unseen = found["groups"]
+    trained, unseen = (name for name in found["groups"] if "trained on" in name)
     runs = [
         [
             str(run["seed"]),
@@ -130,13 +141,13 @@ def markdown(found: Mapping[str, Any]) -> str:
     count = len(runs)
     runs_are = "1 run" if count == 1 else f"{count} runs"
     parts = [
-        f"{runs_are} with different seeds, {found['episodes_per_page']} episodes a page; success as the mean "
-        "over runs (least to most, standard deviation), gain paired by page and seed (95 % interval over "
+        f"{runs_are} with different seeds, {found['episodes_per_page']} episodes a task; success as the mean "
+        "over runs (least to most, standard deviation), gain paired by task and seed (95 % interval over "
         "runs)",
-        _table(["pages", "before", "after", "gain in points", floor], groups),
+        _table(["tasks", "before", "after", "gain in points", floor], groups),
         _share(found),
-        "By page; elements: how far one moves from seed to seed, at most.",
-        _table(["page", "elements", "before", "after", "gain", floor], pages),
+        "By task; elements: how far one moves from seed to seed, at most.",
+        _table(["task", "elements", "before", "after", "gain", floor], pages),
         _table(
             ["seed", "before", "after", "unseen before", "unseen after", "faults", "wall", "memory"], runs
         ),
@@ -146,7 +157,7 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 def _share(found: Mapping[str, Any]) -> str:
     part = found["fixed_share_of_gain"]
-    group = found["groups"].get("of them pages of fixed layout")
+    group = found["groups"].get("of them on pages of fixed layout")
     if part["all"] is None or group is None:
         return "There is no gain, or no page of fixed layout that could hold a part of it."
     names = ", ".join(f"`{task}`" for task in group["tasks"])
@@ -181,6 +192,8 @@ def _floor(group: Mapping[str, Any]) -> str:
 
 
 def _moves(page: Mapping[str, Any]) -> str:
+    if "elements" not in page:
+        return "an app"
     return f"{page['elements']} px" if page["elements"] else "fixed"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from eval.results import EpisodeResult, Outcome, SuiteResult
+from eval.suites.demo import ACTIONS, LONG, SHORT, UNSEEN
 from eval.suites.suite import Suite
 from guiagent.protocols import Device
 from guiagent.seeds import EVALUATION
@@ -14,7 +15,12 @@ from tests.bench.demo_figures import DemoRun, figures, gain, markdown, rate, sha
 from tests.bench.layouts import Layout, layout
 from training.tiny.demos import FIXED_LAYOUTS
 
-SUITE = Suite("s", "miniwob", ("still", "moving"), ("unseen",), episodes=4, device="browser")
+SUITE = Suite(
+    *("s", "miniwob", ("still", "moving"), ("unseen",)),
+    episodes=4,
+    device="browser",
+    groups={ACTIONS: {"still": SHORT, "moving": LONG, "unseen": UNSEEN}},
+)
 LAYOUTS = {"still": Layout(0, 0), "moving": Layout(40, 40), "unseen": Layout(7, 0)}
 LETTERS: dict[str, Outcome] = {"+": "success", "-": "failure", "!": "fault"}
 
@@ -66,7 +72,7 @@ def test_the_share_of_the_gain_is_of_its_sum_over_the_pages() -> None:
 
 def test_figures_are_means_over_runs_with_their_spread() -> None:
     found = figures([GAINED, LESS], LAYOUTS)
-    trained = found["groups"]["held-out seeds of the pages trained on"]
+    trained = found["groups"]["held-out seeds of the tasks trained on"]
     assert trained["before"]["mean"] == 2 / 8 and trained["before"]["sd"] == 0.0
     assert trained["after"]["runs"] == [7 / 8, 4 / 8]
     assert (trained["after"]["min"], trained["after"]["max"]) == (4 / 8, 7 / 8)
@@ -74,9 +80,12 @@ def test_figures_are_means_over_runs_with_their_spread() -> None:
     # Student's t for one degree of freedom is 12.706; the standard error is half the difference of two.
     reach = 12.706 * (5 / 8 - 2 / 8) / 2
     assert trained["gain"]["interval"] == pytest.approx([7 / 16 - reach, 7 / 16 + reach], abs=1e-3)
-    assert found["groups"]["of them pages of fixed layout"]["tasks"] == ["still"]
-    assert found["groups"]["of them pages whose elements move"]["gain"]["runs"] == [2 / 4, 0.0]
-    assert found["groups"]["pages never trained on"]["gain"]["mean"] == pytest.approx(-1 / 8)
+    assert found["groups"]["of them on pages of fixed layout"]["tasks"] == ["still"]
+    assert found["groups"]["of them of three or more actions"]["gain"]["runs"] == [2 / 4, 0.0]
+    assert found["groups"]["of them of one or two actions"]["tasks"] == ["still"]
+    assert found["groups"]["of these on pages"]["tasks"] == ["unseen"]
+    assert not {"of them on apps", "of these on apps"} & found["groups"].keys()
+    assert found["groups"]["tasks never trained on"]["gain"]["mean"] == pytest.approx(-1 / 8)
     assert found["fixed_share_of_gain"]["all"] == pytest.approx(5 / 7)
     assert found["fixed_share_of_gain"]["runs"] == pytest.approx([3 / 5, 1.0])
     assert found["pages"]["moving"]["elements"] == 40
@@ -86,15 +95,16 @@ def test_figures_are_means_over_runs_with_their_spread() -> None:
 def test_the_tables_say_them_in_per_cent_and_points() -> None:
     text = markdown(figures([GAINED, LESS], LAYOUTS))
     lines = text.splitlines()
-    assert lines[0].startswith("2 runs with different seeds, 4 episodes a page")
-    head, rule, trained, fixed, _, unseen = lines[2:8]
-    assert head == "| pages | before | after | gain in points | random element |"
+    assert lines[0].startswith("2 runs with different seeds, 4 episodes a task")
+    head, rule, trained, _, long, _, fixed, unseen, _ = lines[2:11]
+    assert head == "| tasks | before | after | gain in points | random element |"
     assert rule.count("---") == 5
     assert trained == (
-        "| held-out seeds of the pages trained on (2) | 25 % (25–25, sd 0.0) | 69 % (50–88, sd 26.5) "
+        "| held-out seeds of the tasks trained on (2) | 25 % (25–25, sd 0.0) | 69 % (50–88, sd 26.5) "
         "| +44 (−100 to +100), sd 26.5 | 12 % |"
     )
-    assert fixed.startswith("| of them pages of fixed layout (1) |") and "| +62 (" in fixed
+    assert long.startswith("| of them of three or more actions (1) | 25 %")
+    assert fixed.startswith("| of them on pages of fixed layout (1) |") and "| +62 (" in fixed
     assert unseen.endswith("| 50 % |") and "−12" in unseen
     assert (
         "Pages of fixed layout (`still`: no element moves with the seed) hold 71 % of the gain "
@@ -105,9 +115,16 @@ def test_the_tables_say_them_in_per_cent_and_points() -> None:
     assert "| 1 | 25 % | 88 % | 50 % | 25 % | 0 | 440 s | 4000 MB |" in lines
 
 
+def test_an_app_has_no_layout_of_a_page() -> None:
+    found = figures([GAINED], {name: one for name, one in LAYOUTS.items() if name != "unseen"})
+    assert found["groups"]["of these on apps"]["tasks"] == ["unseen"]
+    assert "of these on pages" not in found["groups"]
+    assert "| `unseen` | an app | 50 % (50–50) | 25 % (25–25) | −25 | 50 % |" in markdown(found).splitlines()
+
+
 def test_one_run_has_no_spread_and_no_gain_no_share() -> None:
     flat: dict[str, Any] = figures([run(1, still="+---", moving="+---", unseen="++--")], LAYOUTS)
-    assert flat["groups"]["pages never trained on"]["gain"] == {
+    assert flat["groups"]["tasks never trained on"]["gain"] == {
         "mean": 0.0, "sd": None, "min": 0.0, "max": 0.0, "interval": None, "runs": [0.0],
     }  # fmt: skip
     assert flat["fixed_share_of_gain"] == {"all": None, "runs": [None]}

@@ -16,8 +16,12 @@ from packaging.utils import canonicalize_name
 pytestmark = pytest.mark.browser
 EXTRAS = ("browser", "farm", "train")
 BASELINES = ("null", "random", "random-element", "oracle")
-TINY = ["--port", "0", "--episodes", "1", "--set", "steps=2", "--set", "tasks=['click-test-2']"]
-SMALL = ["--set", "rollout.devices=2", "--set", "rollout.group_size=4", "--set", "update.groups=2"]
+PLATFORMS = (
+    "platforms=[{taskset='miniwob-rounds',tasks=['click-test-2-x1'],devices=2},"
+    "{taskset='lab',tasks=['reach-2'],devices=2,device={kind='lab'}}]"
+)
+TINY = ["--port", "0", "--episodes", "1", "--set", "steps=2", "--set", PLATFORMS]
+SMALL = ["--set", "rollout.group_size=4", "--set", "update.groups=2"]
 # Python imports this module at its start, in every process of the demo.
 SITE = """
 from importlib.machinery import PathFinder
@@ -71,7 +75,10 @@ def test_it_reports_before_and_after_beside_the_baselines(finished: Finished) ->
     run, done = finished
     head = next(line for line in done.stdout.splitlines() if line.startswith("task "))
     assert head.split() == ["task", "before", "after", *BASELINES, "faults"]
+    assert "by platform" in done.stdout and "by actions, trained on" in done.stdout
+    assert {path.name for path in (run / "eval" / "before").iterdir()} >= {"browser", "lab", "results.json"}
     summary = json.loads((run / "summary.json").read_text())
+    assert {task["task"] for task in summary["tasks"]} >= {"click-test-2-x1", "reach-2@graphs"}
     assert {task["trained"] for task in summary["tasks"]} == {True, False}
     for task in summary["tasks"]:
         for when in ("before", "after"):

@@ -1,11 +1,12 @@
 """Suites are frozen: their seeds never meet training's, and their digest moves with any id or seed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from eval.suites import SUITES, find_suite
-from eval.suites.demo import ACTIONS, DEMO_APPS, DEMO_PAGES, DEMO_PHONE, LONG
+from eval.suites.demo import ACTIONS, DEMO_APPS, DEMO_PAGES, DEMO_PHONE, DEMO_ROUNDS, LONG
 from eval.suites.suite import Suite, joined
 from guiagent import config as configuration
 from guiagent.cli.train.recipes import recipe_path
@@ -13,6 +14,7 @@ from guiagent.errors import UsageError
 from guiagent.seeds import EVALUATION
 from rewards.catalogue import TASKSETS
 from rewards.tasksets.miniwob.pages import CLICKS, STEPS
+from rewards.tasksets.miniwob.rounds import ACTIONS_OF
 from training.config import TrainConfig
 
 SUITE = Suite("s", "miniwob", ("a", "b"), ("c",), episodes=5, device="browser")
@@ -114,13 +116,18 @@ def test_suites_joined_count_all_their_tasks_together_and_by_platform() -> None:
         joined([some, replace(more, train_tasks=("a",))])
 
 
-def test_more_than_half_of_the_long_demos_tasks_take_three_actions_and_its_recipe_trains_on_them() -> None:
-    suites = (DEMO_PAGES, DEMO_APPS, DEMO_PHONE)
+@pytest.mark.parametrize(
+    ("name", "suites"),
+    [("demo", (DEMO_ROUNDS, DEMO_APPS)), ("everywhere", (DEMO_PAGES, DEMO_APPS, DEMO_PHONE))],
+)
+def test_more_than_half_of_a_demos_tasks_take_three_actions_and_its_recipe_trains_on_them(
+    name: str, suites: Sequence[Suite]
+) -> None:
     trained = {task for suite in suites for task in suite.train_tasks}
     long = {task for suite in suites for task, length in suite.groups[ACTIONS].items() if length == LONG}
     assert len(trained) >= 16 and 2 * len(long) > len(trained) and long <= trained
-    longest = {**CLICKS, **STEPS}
-    assert all(longest[page] >= 3 for page in long & {*DEMO_PAGES.train_tasks})
-    recipe = configuration.load(TrainConfig, recipe_path("everywhere"))
+    longest = {**CLICKS, **STEPS, **ACTIONS_OF}
+    assert all(longest[page] >= 3 for page in long & {*suites[0].train_tasks})
+    recipe = configuration.load(TrainConfig, recipe_path(name))
     assert {task for platform in recipe.platforms for task in platform.tasks} == trained
     assert {platform.device.kind for platform in recipe.platforms} == {suite.device for suite in suites}

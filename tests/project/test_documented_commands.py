@@ -33,7 +33,7 @@ SAVED = {"toml", "js", "svg", "json", "yaml"}  # of what is saved as the file th
 
 _FEW = "--set rollout.devices=2 --set rollout.group_size=4 --set update.groups=2"
 SHORTER = [
-    (r"^make demo$", f"guiagent demo --port 0 --minutes 0.02 --episodes 1 {_FEW}"),
+    (r"^make demo$", "guiagent demo --port 0 --episodes 1 --set steps=1 --set rollout.group_size=2"),
     (
         r"^(guiagent demo --hours .*?)(?: +#.*)?$",
         r"\1 --port 0 --episodes 1 --set steps=1 --set rollout.group_size=2",
@@ -58,6 +58,11 @@ SHORTER = [
         r"^(guiagent train --recipe tiny-platforms .*)$",
         r"\1 --set demonstrations.episodes=24 --set base.screens=24 --set base.copying=1"
         " --set base.reading=1 --set base.pointing=1 --set base.batch=4 --set sft.steps=1 --set sft.batch=4"
+        " --set evaluation.episodes=1",
+    ),
+    (
+        r"^(guiagent train --recipe tiny-careless .*)$",
+        r"\1 --set policy=tiny-platforms --set demonstrations.episodes=24 --set sft.steps=1 --set sft.batch=4"
         " --set evaluation.episodes=1",
     ),
     (r"^(guiagent demonstrate .*)=200$", r"\1=4 --set devices=1"),

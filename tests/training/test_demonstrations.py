@@ -8,6 +8,7 @@ import pytest
 
 from devices.config import LabConfig
 from devices.drivers.lab import LabDevice
+from guiagent.dialects import find_dialect
 from guiagent.errors import Fault, FaultError
 from guiagent.lab.plan import plan
 from guiagent.storage.trajectories import TrajectoryStore
@@ -17,7 +18,7 @@ from rewards.tasksets.lab.task import state_of
 from tests.support.no_device import NoDevice
 from training.config import PlatformConfig
 from training.sft import demonstrations
-from training.sft.demonstrations import Begun
+from training.sft.demonstrations import Begun, OracleDemonstrator
 from training.stages import DemonstrationsConfig, StagesConfig
 from training.tiny import collecting
 
@@ -61,6 +62,22 @@ def test_each_platform_has_its_share_of_the_demonstrations_and_a_seed_draws_the_
     assert [(one.task.seed, one.along, one.taps) for one in planned] == [
         (one.task.seed, one.along, one.taps) for one in again
     ]
+
+
+async def test_a_careless_hand_taps_any_control_as_often_as_it_is_told_to() -> None:
+    task, device = Lab(oracle=True).task("reach-4", SEEDS[0]), LabDevice(LabConfig(width=160, height=224))
+    _, shown = await task.setup(device, ObserveSpec(frame="none", probes=dict(task.probes)))
+
+    async def replies(careless: float) -> list[str]:
+        hand = OracleDemonstrator(find_dialect("ui-tars"), careless)
+        return [(await hand.act(f"demo-{n}", "", [], shown)).text for n in range(200)]
+
+    (right,) = {*await replies(0)}
+    controls = {*await replies(1)}
+    assert right in controls and len(controls) > 2
+    half = await replies(0.5)
+    assert half == await replies(0.5) and {*half} == controls
+    assert 100 < half.count(right) < 160  # half of them, and some taps that happen to be right
 
 
 def test_without_platforms_there_is_that_of_the_recipes_devices() -> None:

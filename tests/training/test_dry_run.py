@@ -136,7 +136,9 @@ def test_its_head_says_what_it_needs_and_costs(recipe: str) -> None:
     assert f"{turns * seconds / 3600:.0f} device-hours" in said
 
 
-@pytest.mark.parametrize(("recipe", "size"), [("arpo-demo", "1.5"), ("zero", "1.5"), ("everywhere", "1.7")])
+@pytest.mark.parametrize(
+    ("recipe", "size"), [("arpo-demo", "1.5"), ("zero", "1.5"), ("demo", "1.7"), ("everywhere", "1.7")]
+)
 async def test_a_small_recipe(recipe: str, size: str) -> None:
     findings = await dry_run(load(recipe))
     assert not [finding for finding in findings if finding.missing]

@@ -47,7 +47,7 @@ def png(image: Image.Image) -> bytes:
     return data.getvalue()
 
 
-@pytest.fixture(params=["fresh", "tiny", "tiny-platforms"])
+@pytest.fixture(params=["fresh", "tiny", "tiny-platforms", "tiny-careless"])
 def folder(request: pytest.FixtureRequest, checkpoint: Path) -> Path:
     return checkpoint if request.param == "fresh" else checkpoint_folder(request.param)
 

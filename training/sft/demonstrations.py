@@ -68,6 +68,7 @@ async def demonstrate(
     platform: PlatformConfig,
     planned: Sequence[Planned],
     dialect: Dialect,
+    careless: float,
     on_commit: Callable[[int], None],
 ) -> None:
     """Commit the demonstrations of a platform; those already in the store are not played again.
@@ -77,7 +78,7 @@ async def demonstrate(
     """
     kind = platform.device
     spec = ObserveSpec(frame=kind.frame)
-    demonstrator = OracleDemonstrator(dialect)
+    demonstrator = OracleDemonstrator(dialect, careless)
 
     async def play(id: str, task: Task, device: Device, keep_frame: KeepFrame) -> Trajectory:
         return await run_episode(task, device, demonstrator, keep_frame=keep_frame, spec=spec, id=id)
@@ -117,12 +118,15 @@ def _shown(task: Task) -> bool:
 class OracleDemonstrator:
     """A `Policy` that writes the first action of the probe "oracle", and does what its text reads as.
 
+    With the chance `careless` it taps any control instead, as chance has it for this episode and turn.
+
     Raises:
         FaultError: the observation has no such probe, or the dialect has no words for the action.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, careless: float = 0.0) -> None:
         self._dialect = dialect
+        self._careless = careless
 
     async def act(
         self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
@@ -130,6 +134,9 @@ class OracleDemonstrator:
         size = (observation.width, observation.height)
         try:
             todo = ACTIONS.validate_python(observation.probes.get("oracle"))[:1]
+            rng = random.Random(f"careless/{episode}/{len(history)}")
+            if rng.random() < self._careless and (controls := _controls(observation)):
+                todo = [rng.choice(controls)]
             text = self._dialect.render(written(todo, size), size)
             actions = self._dialect.parse(text, size)
         except ValidationError:
@@ -142,6 +149,12 @@ class OracleDemonstrator:
 
     def forget(self, episode: str) -> None:
         pass
+
+
+def _controls(shown: Observation) -> Sequence[Action]:
+    """Taps on every control: those that the task names, or else those of the accessibility tree."""
+    named = ACTIONS.validate_python(shown.probes.get("candidates", []))
+    return named or [Click(x=x, y=y) for x, y in control_centres(shown)]
 
 
 def written(todo: Sequence[Action], size: tuple[int, int]) -> list[Action]:
@@ -198,10 +211,8 @@ class Begun:
                 break
             shown = await device.act(todo, spec)
         for _ in range(self.taps):
-            candidates = ACTIONS.validate_python(shown.probes.get("candidates", []))
-            candidates = candidates or [Click(x=x, y=y) for x, y in control_centres(shown)]
-            if candidates:
-                shown = await device.act([rng.choice(candidates)], spec)
+            if controls := _controls(shown):
+                shown = await device.act([rng.choice(controls)], spec)
         return instruction, shown
 
     def ended(self, observation: Observation) -> bool:

@@ -1,13 +1,12 @@
 """`guiagent demo`: trains and evaluates the small policy; see `guiagent.cli.train.experiment`.
 
-In minutes on browsers; with hours to spend, on several kinds of device in one run.
+In minutes on pages and made-to-order apps; with hours to spend, on phones, too.
 """
 
 from pathlib import Path
 from typing import NamedTuple
 
-from eval.suites.demo import DEMO_APPS, DEMO_PAGES, DEMO_PHONE
-from eval.suites.miniwob_demo import MINIWOB_DEMO
+from eval.suites.demo import DEMO_APPS, DEMO_PAGES, DEMO_PHONE, DEMO_ROUNDS
 from eval.suites.suite import Suite
 from guiagent import config as configuration
 from guiagent.cli.common.terminal import terminal
@@ -26,7 +25,12 @@ class _Tier(NamedTuple):
     suites: tuple[Suite, ...]
 
 
-_MINUTES = _Tier("arpo-demo", "Online RL of a small policy on MiniWoB++", Path("runs/demo"), (MINIWOB_DEMO,))
+_MINUTES = _Tier(
+    "demo",
+    "Online RL of a small policy on pages and apps",
+    Path("runs/demo"),
+    (DEMO_ROUNDS, DEMO_APPS),
+)
 _HOURS = _Tier(
     "everywhere",
     "Online RL of one small policy on several platforms",
@@ -43,13 +47,13 @@ def demo(
     port: int,
     overrides: list[str],
 ) -> None:
-    """Carry out the recipe arpo-demo, or for `hours` everywhere, as an experiment with a live page at `port`.
+    """Carry out the recipe demo, or for `hours` everywhere, as an experiment with a live page at `port`.
 
     Raises UsageError if both minutes and hours are given, and what `require_possible` raises.
     """
     if minutes is not None and hours is not None:
         raise UsageError(
-            "--minutes is of the demo on browsers, --hours of the one on all platforms: give one of them"
+            "--minutes is of the short demo, --hours of the one with phones, too: give one of them"
         )
     tier = _MINUTES if hours is None else _HOURS
     if (trained := minutes if hours is None else 60 * hours) is not None:

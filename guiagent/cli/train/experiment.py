@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from training.metrics import observer
     from training.metrics.platforms import PlatformFigures
 
-_MOST_BASELINE_EPISODES = 10
+_MOST_BASELINE_EPISODES = 5
 _SHOWN = 16
 _FINISHED = "finished.json"
 

@@ -123,6 +123,7 @@ def _demonstrate(config: StagesConfig, run: Path, console: Console, at: str) -> 
                             platform,
                             planned,
                             dialect,
+                            config.demonstrations.careless,
                             lambda n: line.update(f"{n:,} of {total:,}"),
                         )
             successes = sum(one.success for one in store)
