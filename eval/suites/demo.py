@@ -40,8 +40,10 @@ def _grouped(suite: Suite, name: str, trained: Mapping[str, str]) -> Suite:
     return replace(suite, name=name, episodes=50, groups={ACTIONS: lengths})
 
 
-_TWO_CLICKS = ("click-collapsible", "circle-center")
-_AGAIN = ("click-dialog-2", "click-widget", "focus-text-2", "identify-shape", *_TWO_CLICKS)
+_AGAIN = (
+    *("click-dialog-2", "click-widget", "focus-text-2", "identify-shape"),
+    *("click-collapsible", "circle-center"),
+)
 _ONCE = (*_AGAIN, "click-test-2", "click-color")
 _ROUNDS = {
     name: LONG if ACTIONS_OF[name] > 2 else SHORT

@@ -2,10 +2,10 @@
 
 from eval.suites.suite import Suite
 from rewards.tasksets.miniwob import HEIGHT, WIDTH
-from rewards.tasksets.miniwob.rounds import ACTIONS_OF, ROUNDS, TRAIN_TASKS
+from rewards.tasksets.miniwob.rounds import ACTIONS_OF, PAGE_OF, TRAIN_TASKS
 
 _PAGES = ("click-test-2", "click-collapsible", "circle-center")
-_TASKS = {f"{page}-x{rounds}": page for page in _PAGES for rounds in ROUNDS}
+_TASKS = {name: page for name, page in PAGE_OF.items() if page in _PAGES}
 
 MINIWOB_ROUNDS = Suite(
     name="miniwob-rounds",
