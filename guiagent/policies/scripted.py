@@ -6,12 +6,10 @@ They also write their actions in a dialect, as a model would, so that a viewer h
 import random
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
-from guiagent.actions import ACTION, ACTIONS, Action, Click, Done, Wait
+from guiagent.actions import ACTION, Action, Click, Done, Wait
 from guiagent.dialects import Dialect, find_dialect
-from guiagent.errors import DialectError, Fault, FaultError
-from guiagent.policies.controls import control_centres
+from guiagent.errors import DialectError
+from guiagent.policies.controls import probed, touchable
 from guiagent.protocols import Turn
 from guiagent.types import Observation, PolicyOutput
 
@@ -88,7 +86,7 @@ class RandomElementPolicy:
     async def act(
         self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
     ) -> PolicyOutput:
-        choices = _touchable(observation)
+        choices = touchable(observation)
         dice = random.Random(f"{self._seed}/{episode}/{len(history)}")
         return _step(self._dialect, dice.choice(choices) if choices else Wait(ms=100), observation)
 
@@ -109,7 +107,7 @@ class OraclePolicy:
     async def act(
         self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
     ) -> PolicyOutput:
-        todo = _told(observation, "oracle")
+        todo = probed(observation, "oracle")
         return _step(self._dialect, todo[0] if todo else Done(), observation)
 
     def forget(self, episode: str) -> None:
@@ -134,8 +132,8 @@ class ObedientPolicy:
     ) -> PolicyOutput:
         shown = (*(turn.observation for turn in history), observation)
         refused = any(one.action_error is not None for one in shown)
-        todo = [] if refused else _told(observation, "ordered")
-        todo = todo or _told(observation, "oracle")
+        todo = [] if refused else probed(observation, "ordered")
+        todo = todo or probed(observation, "oracle")
         return _step(self._dialect, todo[0] if todo else Done(), observation)
 
     def forget(self, episode: str) -> None:
@@ -157,24 +155,6 @@ class ScriptedPolicy:
 
     def forget(self, episode: str) -> None:
         pass
-
-
-def _told(observation: Observation, probe: str) -> Sequence[Action]:
-    """The actions in a probe. Raises FaultError if it is not a list of actions."""
-    try:
-        return ACTIONS.validate_python(observation.probes.get(probe))
-    except ValidationError:
-        message = f"the probe {probe!r} is no list of actions: {observation.probes.get(probe)!r:.80}"
-        raise FaultError(Fault("task", f"no_{probe}", message)) from None
-
-
-def _touchable(observation: Observation) -> Sequence[Action]:
-    if "candidates" in observation.probes:
-        return _told(observation, "candidates")
-    if observation.tree is None:
-        message = "the device's observations have no tree: there is no element to choose from"
-        raise FaultError(Fault("device", "no_tree", message))
-    return [Click(x=x, y=y) for x, y in control_centres(observation)]
 
 
 def _step(dialect: Dialect, action: Action, observation: Observation) -> PolicyOutput:

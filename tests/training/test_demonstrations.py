@@ -12,7 +12,7 @@ from guiagent.dialects import find_dialect
 from guiagent.errors import Fault, FaultError
 from guiagent.lab.plan import plan
 from guiagent.storage.trajectories import TrajectoryStore
-from guiagent.types import ObserveSpec, Trajectory
+from guiagent.types import Observation, ObserveSpec, Trajectory
 from rewards.tasksets.lab import Lab
 from rewards.tasksets.lab.task import state_of
 from tests.support.no_device import NoDevice
@@ -78,6 +78,24 @@ async def test_a_careless_hand_taps_any_control_as_often_as_it_is_told_to() -> N
     half = await replies(0.5)
     assert half == await replies(0.5) and {*half} == controls
     assert 100 < half.count(right) < 160  # half of them, and some taps that happen to be right
+
+
+@pytest.mark.parametrize(
+    ("probes", "code"),
+    [
+        ({"oracle": [{"type": "bogus"}], "candidates": []}, "no_oracle"),
+        ({"oracle": [], "candidates": [{"type": "bogus"}]}, "no_candidates"),
+        ({"oracle": []}, "no_tree"),
+    ],
+)
+async def test_what_a_careless_hand_cannot_choose_from_is_a_fault_that_says_so(
+    probes: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(FaultError) as raised:
+        await OracleDemonstrator(find_dialect("ui-tars"), 1.0).act(
+            "e", "", [], Observation(160, 224, probes=probes)
+        )
+    assert raised.value.fault.code == code
 
 
 def test_without_platforms_there_is_that_of_the_recipes_devices() -> None:

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
-from guiagent.actions import ACTION, ACTIONS, Action, Answer, Click, Done, LongPress, is_terminal
+from guiagent.actions import ACTION, Action, Answer, Click, Done, LongPress, is_terminal
 from guiagent.client import FarmClient
 from guiagent.dialects import Dialect
 from guiagent.episode import run_episode, told
 from guiagent.errors import DialectError, Fault, FaultError, UsageError
-from guiagent.policies.controls import control_centres
+from guiagent.policies.controls import probed, touchable
 from guiagent.protocols import Demonstrable, Device, Task, Taskset, Turn
 from guiagent.seeds import DEMONSTRATIONS
 from guiagent.storage.trajectories import TrajectoryStore
@@ -132,16 +130,13 @@ class OracleDemonstrator:
         self, episode: str, instruction: str, history: Sequence[Turn], observation: Observation
     ) -> PolicyOutput:
         size = (observation.width, observation.height)
+        todo = probed(observation, "oracle")[:1]
+        rng = random.Random(f"careless/{episode}/{len(history)}")
+        if rng.random() < self._careless and (controls := touchable(observation)):
+            todo = [rng.choice(controls)]
         try:
-            todo = ACTIONS.validate_python(observation.probes.get("oracle"))[:1]
-            rng = random.Random(f"careless/{episode}/{len(history)}")
-            if rng.random() < self._careless and (controls := _controls(observation)):
-                todo = [rng.choice(controls)]
             text = self._dialect.render(written(todo, size), size)
             actions = self._dialect.parse(text, size)
-        except ValidationError:
-            shown = f"{observation.probes.get('oracle')!r:.80}"
-            raise FaultError(Fault("task", "no_oracle", f"the oracle gave no action: {shown}")) from None
         except DialectError as error:
             message = f"the dialect has no words for what the oracle does: {error}"
             raise FaultError(Fault("task", INEXPRESSIBLE, message)) from None
@@ -149,12 +144,6 @@ class OracleDemonstrator:
 
     def forget(self, episode: str) -> None:
         pass
-
-
-def _controls(shown: Observation) -> Sequence[Action]:
-    """Taps on every control: those that the task names, or else those of the accessibility tree."""
-    named = ACTIONS.validate_python(shown.probes.get("candidates", []))
-    return named or [Click(x=x, y=y) for x, y in control_centres(shown)]
 
 
 def written(todo: Sequence[Action], size: tuple[int, int]) -> list[Action]:
@@ -206,12 +195,12 @@ class Begun:
         rng = random.Random(f"astray/{self.seed}")
         for _ in range(self.along):
             shown = await told(self.task, device, shown)
-            todo = ACTIONS.validate_python(shown.probes.get("oracle", []))[:1]
+            todo = probed(shown, "oracle")[:1]
             if not todo or is_terminal(todo[0]):
                 break
             shown = await device.act(todo, spec)
         for _ in range(self.taps):
-            if controls := _controls(shown):
+            if controls := touchable(shown):
                 shown = await device.act([rng.choice(controls)], spec)
         return instruction, shown
 
