@@ -10,6 +10,7 @@ from guiagent.errors import UsageError
 
 DEMONSTRATIONS = range(10**6)  # scripted episodes, proposals of `guiagent propose`, examples for them
 REINFORCEMENT = range(10**6, 10**9)  # rollouts
+A_RUN = 10**6  # task seeds that a run of several may use before it would meet those of the next one
 EVALUATION = range(10**9, 2**31)  # suites; the end is that of a signed integer of 32 bits
 
 _PURPOSES = {

@@ -1,4 +1,4 @@
-"""The config of a recipe in stages: fine-tuning on demonstrations, then online RL of steps and of tasks.
+"""The config of a recipe in stages: fine-tuning, online RL of steps and of tasks, a few shots of other tasks.
 
 Each stage begins with the weights of the one before it. What all of them share (the policy, its dialect, the
 devices, the seed) is said once, at the top of the recipe.
@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from guiagent.errors import UsageError
+from guiagent.seeds import A_RUN, REINFORCEMENT, checked
 from training.config import (
     DeviceConfig,
     EvaluationConfig,
@@ -20,8 +21,8 @@ from training.config import (
     TrainConfig,
 )
 
-StageName = Literal["sft", "single", "multi"]
-STAGES: tuple[StageName, ...] = ("sft", "single", "multi")
+StageName = Literal["sft", "single", "multi", "adapt"]
+STAGES: tuple[StageName, ...] = ("sft", "single", "multi", "adapt")
 DEMONSTRATIONS = "demonstrations"  # in a run's folder: the store of what the oracle showed
 
 _SHARED = ("policy", "dialect", "max_pixels", "device", "seed")
@@ -59,6 +60,13 @@ class SftStage(SftConfig):
     store: Path = Path(DEMONSTRATIONS)  # in the run's folder
 
 
+class AdaptConfig(BaseModel, extra="forbid", frozen=True):
+    """Few-shot adaptation: fine-tuning on a few demonstrations of tasks that no stage before has seen."""
+
+    demonstrations: DemonstrationsConfig
+    sft: SftStage = SftStage()
+
+
 class StagesConfig(BaseModel, extra="forbid", frozen=True):
     """`guiagent train --recipe lab`: the stages of one policy, and what it is measured on between them."""
 
@@ -68,6 +76,7 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
     max_pixels: Positive | None = None
     device: DeviceConfig = DeviceConfig(kind="lab")
     seed: int = 0
+    seeds: Positive = 1  # runs, from `seed` on, each in a folder of its own
     devices: Positive = 4  # of demonstrations and measurements
     demonstrations: DemonstrationsConfig = DemonstrationsConfig()
     processes: Positive = 2  # of fine-tuning, with one thread each
@@ -75,6 +84,7 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
     sft: SftStage = SftStage()
     single: TrainConfig = TrainConfig(taskset="lab-steps")
     multi: TrainConfig = TrainConfig(taskset="lab")
+    adapt: AdaptConfig | None = None
     evaluation: EvaluationConfig = EvaluationConfig(suite="lab")
 
     def require_consistent(self) -> None:
@@ -82,12 +92,33 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
         if list(self.stages) != [name for name in STAGES if name in self.stages]:
             raise UsageError(f"stages: each of them once, in this order: {', '.join(STAGES)}")
         for name in STAGES:
-            if own := set(_SHARED) & getattr(self, name).model_fields_set:
+            if own := set(_SHARED) & self._said(name):
                 raise UsageError(f"{name}.{min(own)} is shared by all stages: say it once, without '{name}.'")
         if self.base is not None and self.policy != "tiny":
             raise UsageError("a base is made in the shape of the small policy: leave out base, or policy")
-        if "store" in self.sft.model_fields_set:
-            raise UsageError("the stage sft learns from its own demonstrations: leave out sft.store")
+        for name in ("sft", "adapt"):
+            if "store" in self._said(name):
+                raise UsageError(f"the stage {name} learns from its own demonstrations: leave out store")
+        if "adapt" in self.stages and self.adapt is None:
+            raise UsageError("the stage adapt has nothing to learn from: add [adapt.demonstrations]")
+
+    def _said(self, name: StageName) -> set[str]:
+        """The keys that the recipe says of a stage's training."""
+        stage = getattr(self, name)
+        stage = stage.sft if isinstance(stage, AdaptConfig) else stage
+        return set() if stage is None else stage.model_fields_set
+
+    def of_seeds(self) -> "list[StagesConfig]":
+        """The configs of the runs of several seeds, from `seed` on: no two roll out the same task seeds."""
+        return [self._of_seed(number) for number in range(self.seeds)]
+
+    def _of_seed(self, number: int) -> "StagesConfig":
+        def moved(stage: TrainConfig) -> TrainConfig:
+            first = checked(stage.rollout.seed + A_RUN * number, REINFORCEMENT)
+            return stage.model_copy(update={"rollout": stage.rollout.model_copy(update={"seed": first})})
+
+        rl = {"single": moved(self.single), "multi": moved(self.multi)}
+        return self.model_copy(update={"seed": self.seed + number, "seeds": 1, **rl})
 
     def shown_on(self, total: int) -> list[tuple[PlatformConfig, int]]:
         """The platforms of the demonstrations, and how many of `total` episodes or screens each has."""
@@ -105,6 +136,12 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
     def fine_tuning(self, run: Path) -> SftConfig:
         """The config of the stage "sft" in the folder `run`."""
         return self._of(self.sft, store=run / DEMONSTRATIONS)
+
+    def adaptation(self, policy: str) -> "StagesConfig":
+        """The config of the stage "adapt": a recipe of its own, with fine-tuning alone, from `policy` on."""
+        assert self.adapt is not None
+        changes = {"demonstrations": self.adapt.demonstrations, "sft": self.adapt.sft}
+        return self.model_copy(update={"stages": ("sft",), "policy": policy, **changes})
 
     def reinforcement(self, name: StageName, policy: str) -> TrainConfig:
         """The config of a stage of online RL that begins with `policy`."""

@@ -159,6 +159,10 @@ def train(
         typer.Option(help="Of a recipe in stages, those to carry out, such as sft,single; all by default."),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run; the recipe's by default.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of a recipe in stages: runs, a seed each; means over them are told."),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -181,6 +185,8 @@ def train(
         overrides.append(f"stages={[name.strip() for name in stages.split(',')]}")
     if seed is not None:
         overrides.append(f"seed={seed}")
+    if seeds is not None:
+        overrides.append(f"seeds={seeds}")
     if dry_run:
         from guiagent.cli.train.dry_run import dry_run as tell
         from guiagent.cli.train.dry_run import machine_of

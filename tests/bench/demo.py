@@ -21,14 +21,13 @@ from eval.results import read_result, write_json
 from eval.suites.demo import DEMO_APPS, DEMO_ROUNDS
 from eval.suites.suite import joined
 from guiagent.cli.common.provenance import commit
-from guiagent.seeds import EVALUATION, REINFORCEMENT
+from guiagent.seeds import A_RUN, EVALUATION, REINFORCEMENT
 from guiagent.storage.atomic import write_file
 from rewards.tasksets.miniwob import HEIGHT, WIDTH
 from rewards.tasksets.miniwob.rounds import PAGE_OF
 from tests.bench.demo_figures import DemoRun, figures, markdown
 from tests.bench.layouts import Layout, layout
 
-_TASK_SEEDS = 1_000_000  # of each run: no two roll out the same pages
 _ATTEMPTS = 3  # at a run that ends in an error; each goes on where the last one ended
 _INTERRUPTED = (130, -2)
 _LAYOUT_SEEDS = 30
@@ -64,7 +63,7 @@ def main() -> None:
 
 def conduct(folder: Path, seed: int, options: Sequence[str]) -> None:
     """One demo, or what is left of it. Raises SystemExit where it fails again and again."""
-    rollouts = REINFORCEMENT.start + _TASK_SEEDS * seed
+    rollouts = REINFORCEMENT.start + A_RUN * seed
     seeds = ["--set", f"seed={seed}", "--set", f"rollout.seed={rollouts}"]
     command = [
         sys.executable,

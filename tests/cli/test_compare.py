@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 from eval.results import write_json
 from guiagent import config as configuration
 from guiagent.cli import app
-from guiagent.cli.train.arms import TASK_SEEDS, Arm, arms_of_file
+from guiagent.cli.train.arms import Arm, arms_of_file
 from guiagent.cli.train.caveats import caveats
 from guiagent.cli.train.cells import Cell, Trainer, samples_of
 from guiagent.cli.train.compare import compare, fields_of
 from guiagent.cli.train.recipes import recipe_path
 from guiagent.errors import DivergedError, Fault, UsageError
+from guiagent.seeds import A_RUN
 from guiagent.storage.trajectories import TrajectoryStore
 from guiagent.types import PolicyOutput, Score, Step, Trajectory
 from rewards.judges.config import StepJudgeConfig
@@ -160,7 +161,7 @@ def test_a_run_has_what_its_preset_has_use_for(tmp_path: Path) -> None:
         made[name] = arm.of_seed(1, 100, None)
     assert {name for name, config in made.items() if config.update.seeds} == {"bepa"}
     assert {name for name, config in made.items() if config.step_judge} == {"steve"}
-    assert {config.rollout.seed for config in made.values()} == {1_000_000 + TASK_SEEDS}
+    assert {config.rollout.seed for config in made.values()} == {1_000_000 + A_RUN}
     assert {config.health.stop_after for config in made.values()} == {0}  # to stop learning is a result
 
 

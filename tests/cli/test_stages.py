@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from eval.seeds import UNSEEN
 from eval.suites import find_suite
 from guiagent import config as configuration
 from guiagent.cli.train import stages
@@ -18,7 +19,8 @@ from training.sft.screens import load
 from training.stages import StagesConfig
 
 QUICK = [
-    *("devices=2", "demonstrations.episodes=4", 'demonstrations.tasks=["reach-2", "find-2"]'),
+    *("policy=tiny", "devices=2", "demonstrations.episodes=4", "demonstrations.careless=0.0"),
+    'demonstrations.tasks=["reach-2", "find-2"]',
     *("base.screens=4", "base.reading=1", "base.pointing=1", "base.batch=2", "base.processes=1"),
     *("sft.steps=1", "sft.batch=2", "sft.held_out=0.0"),
     *("single.env_steps=8", "single.rollout.group_size=2", "single.rollout.devices=2"),
@@ -34,10 +36,13 @@ def config(*overrides: str) -> StagesConfig:
 @pytest.mark.parametrize(
     ("override", "told"),
     [
-        ('stages=["multi", "sft"]', "each of them once, in this order: sft, single, multi"),
+        ('stages=["multi", "sft"]', "each of them once, in this order: sft, single, multi, adapt"),
         ("policy=other", "made in the shape of the small policy: leave out base, or policy"),
         ("multi.policy=other", "multi.policy is shared by all stages"),
-        ("sft.store=elsewhere", "learns from its own demonstrations: leave out sft.store"),
+        ("sft.store=elsewhere", "sft learns from its own demonstrations: leave out store"),
+        ('stages=["sft", "adapt"]', "adapt has nothing to learn from: add .adapt.demonstrations."),
+        ('adapt={demonstrations={},sft={policy="other"}}', "adapt.policy is shared by all stages"),
+        ('adapt={demonstrations={},sft={store="other"}}', "adapt learns from its own demonstrations"),
         ("single.env_step=3", "did you mean"),
     ],
 )
@@ -82,6 +87,37 @@ def test_several_platforms_are_shown_in_one_store_and_gone_on_with(tmp_path: Pat
         stages.demonstrate(config('demonstrations.platforms=[{taskset="web"}]'), tmp_path / "web", Console())
 
 
+def test_runs_of_several_seeds_share_no_seed_of_a_task() -> None:
+    runs = config("seeds=3", "seed=4").of_seeds()
+    assert [(one.seed, one.seeds) for one in runs] == [(4, 1), (5, 1), (6, 1)]
+    assert [one.multi.rollout.seed for one in runs] == [one.single.rollout.seed for one in runs]
+    assert len({one.multi.rollout.seed // 10**6 for one in runs}) == 3
+    with pytest.raises(UsageError, match="no seed for reinforcement learning"):
+        config("seeds=2", "multi.rollout.seed=999_999_999").of_seeds()
+
+
+@pytest.mark.drill
+def test_several_seeds_have_a_folder_each_and_are_told_together(tmp_path: Path) -> None:
+    stages.train_in_stages(config('stages=["sft"]', "seeds=2", "evaluation.episodes=2"), tmp_path, Console())
+    told = json.loads((tmp_path / "stages.json").read_text())
+    (before, after) = told["tasks"][UNSEEN].values()
+    assert before["episodes"]["n"] == after["episodes"]["n"] == 4 and after["success"]["n"] == 2
+    ran = [json.loads((tmp_path / seed / "stages.json").read_text()) for seed in ("0", "1")]
+    assert [list(one) for one in ran] == [["before", "sft"]] * 2
+
+
+@pytest.mark.drill
+def test_a_few_demonstrations_of_other_tasks_are_learned_after_the_rest(tmp_path: Path) -> None:
+    few = 'adapt={demonstrations={tasks=["set-2"],episodes=2},sft={steps=1,batch=2,held_out=0.0}}'
+    for _ in range(2):  # the second time all is there
+        stages.train_in_stages(config('stages=["sft", "adapt"]', few), tmp_path, Console())
+    assert list(json.loads((tmp_path / "stages.json").read_text())) == ["before", "sft", "adapt"]
+    with TrajectoryStore(tmp_path / "adapt" / "demonstrations", readonly=True) as store:
+        assert [one.task for one in store] == ["set-2"] * 2
+    origin = json.loads((tmp_path / "adapt" / "forked.json").read_text())
+    assert origin["run"] == str((tmp_path / "sft").resolve())
+
+
 @pytest.mark.drill
 def test_stages_follow_each_other_and_what_is_done_is_not_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -115,10 +151,15 @@ def test_stages_follow_each_other_and_what_is_done_is_not_done_again(
         stages.train_in_stages(config("base.reading=2"), tmp_path, Console())
 
 
-def test_what_the_phones_recipe_counts_as_unseen_no_stage_sees() -> None:
+def test_what_the_phones_recipe_counts_as_unseen_no_stage_sees_before_it_adapts() -> None:
     recipe = configuration.load(StagesConfig, recipe_path("phone-demo"))
     suite = find_suite(recipe.evaluation.suite).only(recipe.evaluation.tasks)
+    regime = suite.groups["regime"]
     seen = {*recipe.demonstrations.tasks, *recipe.multi.tasks}
-    unseen = {task for task in suite.tasks if suite.groups["regime"][task] != "unseen instances"}
+    unseen = {task for task in suite.tasks if regime[task] != "unseen instances"}
     assert len(unseen) == 24 and not seen & unseen
-    assert {*suite.tasks} - unseen == {*recipe.multi.tasks}
+    assert {*suite.tasks} - unseen == {*recipe.multi.tasks} and len(recipe.multi.tasks) >= 20
+    assert recipe.adapt is not None
+    few, again = recipe.adapt.demonstrations.platforms
+    assert {*few.tasks} == {task for task in unseen if regime[task] == "unseen apps"}
+    assert again.tasks == recipe.multi.tasks

@@ -15,12 +15,10 @@ from guiagent.cli.common.progress import StageLine
 from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.train.launch import TrainHere
 from guiagent.cli.train.recipes import recipe_path
-from guiagent.seeds import REINFORCEMENT
+from guiagent.seeds import A_RUN, REINFORCEMENT
 from rewards.tasksets.miniwob import HEIGHT, WIDTH
 from training.checkpoints.mirror import RunFolder
 from training.config import TrainConfig
-
-_TASK_SEEDS = 1_000_000  # of each run
 
 
 def suite_of(pages: Sequence[str], episodes: int) -> Suite:
@@ -44,7 +42,7 @@ def learn(
 def _config(seed: int, suite: Suite, steps: int, devices: int) -> TrainConfig:
     changes = [
         f"seed={seed}",
-        f"rollout.seed={REINFORCEMENT.start + _TASK_SEEDS * seed}",
+        f"rollout.seed={REINFORCEMENT.start + A_RUN * seed}",
         f"rollout.devices={devices}",
         f"tasks={[*suite.tasks]}",
         f"steps={steps}",

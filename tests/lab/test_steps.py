@@ -42,6 +42,14 @@ async def test_the_oracles_step_is_right_and_doing_nothing_is_wrong(name: str) -
     assert {(await outcome(name, seed, follow=False))[1] for seed in seeds} == {0.0}
 
 
+async def test_what_perturbs_an_app_does_not_touch_the_reward_of_a_step() -> None:
+    begun = [LabSteps().task("reach-4+perturbed", 10**6 + seed).begin for seed in range(60)]
+    assert any(state.popup for state in begun)
+    assert not any(state.pending or state.app.popups or state.app.lag for state in begun)
+    right = [await outcome("reach-4+perturbed", 10**6 + seed, follow=True) for seed in range(60)]
+    assert {value for _, value in right} == {1.0}
+
+
 async def test_an_oracle_without_an_action_is_a_fault_of_the_task() -> None:
     shown = Observation(160, 224, probes={"oracle": [{"type": "bogus"}]})
     with pytest.raises(FaultError) as raised:

@@ -67,13 +67,14 @@ SHORTER = [
     ),
     (r"^(guiagent demonstrate .*)=200$", r"\1=4 --set devices=1"),
     (
-        r"^(guiagent train --recipe lab .*)$",
-        r"\1 --set demonstrations.episodes=8 --set sft.steps=2 --set single.steps=1 --set multi.steps=1",
+        r"^(guiagent train --recipe lab .*)--seeds \d+$",
+        r"\1--seeds 2 --set demonstrations.episodes=8 --set sft.steps=2 --set single.steps=1"
+        " --set multi.steps=1 --set evaluation.episodes=1",
     ),
     (
         r"^(guiagent train --recipe phone-demo .*)$",
-        r"\1 --set demonstrations.episodes=8 --set base.screens=8 --set base.reading=1 --set base.pointing=1"
-        " --set sft.steps=2 --set evaluation.episodes=1",
+        r"\1 --set demonstrations.episodes=8 --set sft.steps=2 --set multi.steps=1"
+        " --set adapt.demonstrations.episodes=2 --set adapt.sft.steps=1 --set evaluation.episodes=1",
     ),
     (
         r"^(guiagent compare --arms .*)--seeds \d+$",

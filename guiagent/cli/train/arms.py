@@ -10,11 +10,10 @@ from typing import Any
 
 from guiagent import config as configuration
 from guiagent.errors import UsageError, nearest
+from guiagent.seeds import A_RUN
 from training.algorithms import find_algorithm
 from training.algorithms.adjusted import algorithm_of
 from training.config import TrainConfig
-
-TASK_SEEDS = 1_000_000  # that a run may use before it would meet those of the next one
 
 _ENDLESS = 10**9  # optimiser steps: it is the environment steps that end a run
 _NAME = re.compile(r"\w[\w .,+%=-]*")  # it names a folder
@@ -35,7 +34,7 @@ class Arm:
         its end: that is a result.
         """
         config, algorithm = self.config, algorithm_of(self.config.update)
-        rollout = {"seed": config.rollout.seed + TASK_SEEDS * seed}
+        rollout = {"seed": config.rollout.seed + A_RUN * seed}
         update = {} if algorithm.replay else {"seeds": None}
         changes: dict[str, Any] = {
             "seed": config.seed + seed,

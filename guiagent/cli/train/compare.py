@@ -24,12 +24,12 @@ from eval.suites import find_suite
 from guiagent import config as configuration
 from guiagent.cli.common.provenance import commit
 from guiagent.cli.common.terminal import terminal
-from guiagent.cli.train.arms import TASK_SEEDS, Arm, arms_of_file, arms_of_presets
+from guiagent.cli.train.arms import Arm, arms_of_file, arms_of_presets
 from guiagent.cli.train.caveats import caveats
 from guiagent.cli.train.cells import Cell, Work, work
 from guiagent.cli.train.recipes import recipe_path
 from guiagent.errors import DivergedError, UsageError
-from guiagent.seeds import REINFORCEMENT, checked
+from guiagent.seeds import A_RUN, REINFORCEMENT, checked
 from training.algorithms.adjusted import algorithm_of
 from training.config import TrainConfig
 
@@ -58,7 +58,7 @@ def compare(
         found = arms_of_file(arms, path, overrides)
     else:
         found = arms_of_presets(arms, path, overrides)
-    checked(shared.rollout.seed + TASK_SEEDS * seeds - 1, REINFORCEMENT)  # the last of the last run
+    checked(shared.rollout.seed + A_RUN * seeds - 1, REINFORCEMENT)  # the last of the last run
     minutes, env_steps = _end(shared, minutes, env_steps)
     shared = shared.model_copy(update={"minutes": None, "env_steps": None})
     _claim(run, shared, found)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 
 from eval.report.breakdown import print_breakdown
+from eval.report.seeds import over_seeds_json, print_over_seeds
 from eval.report.table import print_table
 from eval.results import SuiteResult, result_json, write_json
+from eval.seeds import over_seeds
 from eval.suites import find_suite
 from eval.suites.suite import Suite
 from guiagent.cli.common.farm import Farm, farm_of, own_farm
@@ -45,20 +47,38 @@ class Reached(NamedTuple):
 def train_in_stages(config: StagesConfig, run: Path, console: Console) -> None:
     """Carry out what is left of the stages, measure the policy before them and after each, and tell.
 
+    With several seeds each has a folder below `run`, and what is told at the end are means over them.
+
     Raises UsageError or InfrastructureError for what can be known before a device is started.
     """
+    if config.seeds == 1:
+        _one_run(config, run, console)
+        return
+    runs = []
+    for one in config.of_seeds():
+        console.print(f"seed {one.seed}", highlight=False)
+        runs.append(_one_run(one, run / str(one.seed), console))
+    measured, found = [result.label for result in runs[0]], over_seeds(runs)
+    console.print(f"means over {len(runs)} seeds", highlight=False)
+    print_over_seeds(found, measured, console)
+    write_json(run / "stages.json", over_seeds_json(found, measured))
+
+
+def _one_run(config: StagesConfig, run: Path, console: Console) -> list[SuiteResult]:
+    """Carry out the stages with one seed. Returns what was measured before them and after each."""
     suite = _possible(config, run)
     count = len(config.stages)
     config = _with_base(config, run, console, f"0/{count}")
     found = [_measured(config, suite, run, "before", Reached(config.policy, 0), console, f"0/{count}")]
     for number, name in enumerate(config.stages, 1):
         at = f"{number}/{count}"
-        reached = _sft(config, run, console, at) if name == "sft" else _rl(config, run, name, console, at)
+        reached = _carried_out(config, run, name, console, at)
         found.append(_measured(config, suite, run, name, reached, console, at))
     print_table(found, console)
     print_breakdown(found, console)
     write_json(run / "stages.json", {result.label: result_json(result) for result in found})
     console.print(f"the policy is {reached.policy}", soft_wrap=True)
+    return found
 
 
 def demonstrate(config: StagesConfig, run: Path, console: Console) -> None:
@@ -90,6 +110,8 @@ def _possible(config: StagesConfig, run: Path) -> Suite:
     for name in config.stages:
         if name == "sft":
             _require_shown(config, run)
+        elif name == "adapt":
+            _require_shown(config.adaptation(config.policy), run / name)
         else:
             require_possible(config.reinforcement(name, config.policy))
     return suite
@@ -177,11 +199,20 @@ def _told_of_screens(line: StageLine, before: int, total: int, found: int) -> No
     line.update(f"{before + found:,} of {total:,}")
 
 
-def _sft(config: StagesConfig, run: Path, console: Console, at: str) -> Reached:
+def _carried_out(config: StagesConfig, run: Path, name: StageName, console: Console, at: str) -> Reached:
+    if name == "sft":
+        return _sft(config, run, name, console, at)
+    policy = _begins_with(config, run, name)
+    if name == "adapt":
+        return _sft(config.adaptation(policy), run / name, name, console, at)
+    return _rl(config.reinforcement(name, policy), run, name, console, at)
+
+
+def _sft(config: StagesConfig, run: Path, name: StageName, console: Console, at: str) -> Reached:
     from training.sft.processes import fine_tune_here
 
     _demonstrate(config, run, console, at)
-    with StageLine(console, at, "sft") as line, stoppable() as stop:
+    with StageLine(console, at, name) as line, stoppable() as stop:
         fitted = fine_tune_here(
             config.fine_tuning(run),
             run / "sft",
@@ -192,10 +223,9 @@ def _sft(config: StagesConfig, run: Path, console: Console, at: str) -> Reached:
     return Reached(str(fitted.policy), fitted.step)
 
 
-def _rl(config: StagesConfig, run: Path, name: StageName, console: Console, at: str) -> Reached:
+def _rl(stage: TrainConfig, run: Path, name: StageName, console: Console, at: str) -> Reached:
     from training.launch.resuming import standing
 
-    stage = config.reinforcement(name, _begins_with(config, run, name))
     done = standing(stage, run / name).finished or asyncio.run(_train(stage, run / name, name, console, at))
     return Reached(str(done.policy), done.step)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from guiagent.lab.growth import grow
 from guiagent.lab.plan import plan
-from guiagent.lab.state import BACK, AppState, Tap, apply, rows
+from guiagent.lab.state import BACK, AppState, Rest, Tap, apply, rows
 from guiagent.protocols import Device
 from guiagent.types import Ending, Observation, ObserveSpec, ResetSpec, Score
 from rewards.tasksets.lab import Lab
@@ -59,7 +59,11 @@ class LabStep:
 
     @property
     def begin(self) -> AppState:
-        """The state that the episode begins in; each step of the way is as likely as the others."""
+        """The state that the episode begins in; each step of the way is as likely as the others.
+
+        A dialog may be open and the rows may have moved, but nothing comes between the step and its effect:
+        the reward would be chance.
+        """
         task, rng = self.task, random.Random(f"step/{self.task.seed}")
         world, state = grow(task.app), AppState(app=task.app, seed=task.seed)
         for _ in range(rng.randint(0, task.length)):
@@ -69,6 +73,8 @@ class LabStep:
             for _ in range(rng.randint(1, _MOST_TAPS)):
                 links = [Tap(row.key) for row in rows(world, state) if row.kind == "link"]
                 apply(world, state, rng.choice([*links, Tap(BACK)]))
+        apply(world, state, Rest())  # what is delayed has its effect
+        state.app = msgspec.structs.replace(state.app, popups=0.0, lag=0.0)
         return state
 
     async def setup(self, device: Device, spec: ObserveSpec) -> tuple[str, Observation]:
@@ -82,13 +88,16 @@ class LabStep:
 
     async def check(self, device: Device, observation: Observation, ending: Ending) -> Score:
         """1 for an input that brings the goal one nearer, and for the right ending where it is met."""
-        before = len(plan(self.begin, self.task.goal))
+        begin = self.begin
+        before = len(plan(begin, self.task.goal))
         if before == 0 or ending.claim is not None or ending.answer is not None:
             right = before == 0 and (await self.task.check(device, observation, ending)).value == 1
             right = right and (ending.claim is not None or ending.answer is not None)
             return Score(float(right), "check", "ended in time" if right else "ended too early or not at all")
         state = await state_of(device)
-        left = len(plan(msgspec.structs.replace(state, popup=False, pending=None), self.task.goal))
+        if state.visits != begin.visits:  # where the rows of the next screen lie is chance
+            state.app = msgspec.structs.replace(state.app, moves=0.0)
+        left = len(plan(state, self.task.goal))
         return Score(float(left == before - 1), "check", f"{before} inputs to the goal before, {left} after")
 
     async def teardown(self, device: Device) -> None:
