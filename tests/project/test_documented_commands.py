@@ -74,6 +74,7 @@ SHORTER = [
     (
         r"^(guiagent train --recipe phone-demo .*)$",
         r"\1 --set demonstrations.episodes=8 --set sft.steps=2 --set multi.steps=1"
+        " --set multi.update.flat_groups=keep --set multi.rollout.group_size=2"  # for nothing succeeds
         " --set adapt.demonstrations.episodes=2 --set adapt.sft.steps=1 --set evaluation.episodes=1",
     ),
     (
