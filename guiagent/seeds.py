@@ -29,6 +29,11 @@ def checked(seed: int, among: range) -> int:
     return seed
 
 
+def of_run(first: int, number: int) -> int:
+    """The first rollout seed of run `number`, counted from 0, of several that share none; `checked`."""
+    return checked(first + A_RUN * number, REINFORCEMENT)
+
+
 def upwards(first: int, among: range) -> Iterator[int]:
     """`first` and the seeds after it, each `checked` when it is drawn."""
     return (checked(seed, among) for seed in itertools.count(first))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from guiagent.errors import UsageError
-from guiagent.seeds import A_RUN, REINFORCEMENT, checked
+from guiagent.seeds import of_run
 from training.config import (
     DeviceConfig,
     EvaluationConfig,
@@ -70,7 +70,7 @@ class AdaptConfig(BaseModel, extra="forbid", frozen=True):
 class StagesConfig(BaseModel, extra="forbid", frozen=True):
     """`guiagent train --recipe lab`: the stages of one policy, and what it is measured on between them."""
 
-    stages: Annotated[tuple[StageName, ...], Field(min_length=1)] = STAGES
+    stages: Annotated[tuple[StageName, ...], Field(min_length=1)] = ("sft", "single", "multi")
     policy: str = "tiny"  # as in `TrainConfig`, like the next four
     dialect: str = "ui-tars"
     max_pixels: Positive | None = None
@@ -114,7 +114,7 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
 
     def _of_seed(self, number: int) -> "StagesConfig":
         def moved(stage: TrainConfig) -> TrainConfig:
-            first = checked(stage.rollout.seed + A_RUN * number, REINFORCEMENT)
+            first = of_run(stage.rollout.seed, number)
             return stage.model_copy(update={"rollout": stage.rollout.model_copy(update={"seed": first})})
 
         rl = {"single": moved(self.single), "multi": moved(self.multi)}

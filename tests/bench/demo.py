@@ -21,7 +21,7 @@ from eval.results import read_result, write_json
 from eval.suites.demo import DEMO_APPS, DEMO_ROUNDS
 from eval.suites.suite import joined
 from guiagent.cli.common.provenance import commit
-from guiagent.seeds import A_RUN, EVALUATION, REINFORCEMENT
+from guiagent.seeds import EVALUATION, REINFORCEMENT, of_run
 from guiagent.storage.atomic import write_file
 from rewards.tasksets.miniwob import HEIGHT, WIDTH
 from rewards.tasksets.miniwob.rounds import PAGE_OF
@@ -63,7 +63,7 @@ def main() -> None:
 
 def conduct(folder: Path, seed: int, options: Sequence[str]) -> None:
     """One demo, or what is left of it. Raises SystemExit where it fails again and again."""
-    rollouts = REINFORCEMENT.start + A_RUN * seed
+    rollouts = of_run(REINFORCEMENT.start, seed)
     seeds = ["--set", f"seed={seed}", "--set", f"rollout.seed={rollouts}"]
     command = [
         sys.executable,

@@ -15,7 +15,7 @@ from guiagent.cli.common.progress import StageLine
 from guiagent.cli.evaluate.evaluator import Evaluator
 from guiagent.cli.train.launch import TrainHere
 from guiagent.cli.train.recipes import recipe_path
-from guiagent.seeds import A_RUN, REINFORCEMENT
+from guiagent.seeds import REINFORCEMENT, of_run
 from rewards.tasksets.miniwob import HEIGHT, WIDTH
 from training.checkpoints.mirror import RunFolder
 from training.config import TrainConfig
@@ -42,7 +42,7 @@ def learn(
 def _config(seed: int, suite: Suite, steps: int, devices: int) -> TrainConfig:
     changes = [
         f"seed={seed}",
-        f"rollout.seed={REINFORCEMENT.start + A_RUN * seed}",
+        f"rollout.seed={of_run(REINFORCEMENT.start, seed)}",
         f"rollout.devices={devices}",
         f"tasks={[*suite.tasks]}",
         f"steps={steps}",

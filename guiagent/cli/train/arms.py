@@ -10,7 +10,7 @@ from typing import Any
 
 from guiagent import config as configuration
 from guiagent.errors import UsageError, nearest
-from guiagent.seeds import A_RUN
+from guiagent.seeds import of_run
 from training.algorithms import find_algorithm
 from training.algorithms.adjusted import algorithm_of
 from training.config import TrainConfig
@@ -34,7 +34,7 @@ class Arm:
         its end: that is a result.
         """
         config, algorithm = self.config, algorithm_of(self.config.update)
-        rollout = {"seed": config.rollout.seed + A_RUN * seed}
+        rollout = {"seed": of_run(config.rollout.seed, seed)}
         update = {} if algorithm.replay else {"seeds": None}
         changes: dict[str, Any] = {
             "seed": config.seed + seed,
