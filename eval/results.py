@@ -20,6 +20,8 @@ from guiagent.storage.atomic import write_file
 from guiagent.types import StopReason, Trajectory
 
 RESULTS = "results.json"  # in the folder of an evaluation
+TRAINED = "training tasks, held-out seeds"  # what the halves of a suite are called
+UNSEEN = "tasks never trained on"
 Outcome = Literal["success", "failure", "fault"]
 _UNKNOWN = Conditions()
 

@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eval.breakdown import by_group
-from eval.results import SuiteResult
+from eval.results import TRAINED, UNSEEN, SuiteResult
 from eval.stats import Mean, Proportion, mean_of, pooled
-
-TRAINED, UNSEEN = "trained on", "never trained on"  # groups of the way to count "tasks"
 
 
 @dataclass(frozen=True, slots=True)

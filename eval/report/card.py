@@ -7,8 +7,8 @@ from eval.breakdown import by_group
 from eval.conditions import told
 from eval.repetitions import Prices, Repetitions
 from eval.report.repetitions import took
-from eval.report.table import TRAINED, UNSEEN, percent, span
-from eval.results import SuiteResult, TaskResult
+from eval.report.table import percent, span
+from eval.results import TRAINED, UNSEEN, SuiteResult, TaskResult
 from guiagent.storage.atomic import write_file
 
 _MOST_GROUPS = 40  # rows; a card is a page, the rest is in summary.json

@@ -1,8 +1,7 @@
 """How two results of one suite differ, in sentences: the change of each half, its interval and its test."""
 
 from eval.report.page import in_points
-from eval.report.table import TRAINED, UNSEEN
-from eval.results import Comparison
+from eval.results import TRAINED, UNSEEN, Comparison
 from eval.stats import mcnemar_exact, newcombe
 
 

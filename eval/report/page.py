@@ -18,9 +18,9 @@ import msgspec
 
 from eval.report.curve import CurvePoint, clock, learning_curve, small_curve
 from eval.report.judged import JudgedRun, judged_json, judged_parts
-from eval.report.table import MOST_ROWS, TRAINED, UNSEEN, fault_notes, percent, span
+from eval.report.table import MOST_ROWS, fault_notes, percent, span
 from eval.report.viewer import Frames, cards, shown
-from eval.results import Comparison, TaskResult, summary_json, write_json
+from eval.results import TRAINED, UNSEEN, Comparison, TaskResult, summary_json, write_json
 from eval.stats import Proportion, mcnemar_exact, newcombe
 from guiagent.storage.atomic import write_file
 from guiagent.types import Trajectory

@@ -4,8 +4,9 @@ from rich.console import Console
 
 from eval.repetitions import Half, Prices, Repetitions
 from eval.report.page import filled
-from eval.report.table import TRAINED, UNSEEN, percent, span
+from eval.report.table import percent, span
 from eval.report.viewer import STOPS
+from eval.results import TRAINED, UNSEEN
 
 
 def print_repetitions(found: Repetitions, console: Console, prices: Prices | None = None) -> None:

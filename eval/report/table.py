@@ -8,13 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from eval.breakdown import fault_reasons
-from eval.results import SuiteResult, TaskResult
+from eval.results import TRAINED, UNSEEN, SuiteResult, TaskResult
 from guiagent.intervals import Interval
 
 MOST_ROWS = 150  # of a table by task: what has more tasks is shown in its groups
 _MOST_REASONS = 5  # of faults, per policy
-TRAINED = "training tasks, held-out seeds"
-UNSEEN = "tasks never trained on"
 
 
 def percent(rate: float) -> str:

@@ -6,7 +6,7 @@ from eval.suites import grounding
 from eval.suites.demo import DEMO_APPS, DEMO_PAGES, DEMO_PHONE, DEMO_ROUNDS
 from eval.suites.desktop import DESKTOP
 from eval.suites.harbor import harbor_suite
-from eval.suites.lab import LAB, LAB_PERTURBED
+from eval.suites.lab import LAB, LAB_LADDER, LAB_PERTURBED
 from eval.suites.miniwob import MINIWOB
 from eval.suites.miniwob_demo import MINIWOB_DEMO
 from eval.suites.miniwob_rounds import MINIWOB_ROUNDS
@@ -26,7 +26,7 @@ SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
         *(DEMO_APPS, DEMO_PAGES, DEMO_PHONE, DEMO_ROUNDS),
-        *(DESKTOP, LAB, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, MINIWOB_ROUNDS),
+        *(DESKTOP, LAB, LAB_LADDER, LAB_PERTURBED, MINIWOB, MINIWOB_DEMO, MINIWOB_ROUNDS),
         *(PHONE, PHONE_REGIMES, PHONE_UNSEEN_APPS, SAFETY, WEB),
     )
 }

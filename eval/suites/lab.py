@@ -1,9 +1,11 @@
-"""Suites on made-to-order apps: graphs of training with held-out seeds, unseen graphs, themes and sizes."""
+"""Suites on made-to-order apps: graphs of training with held-out seeds, unseen graphs, themes and sizes.
+
+The ladder is of one app, so that its held-out seeds are other words and other colours."""
 
 from collections.abc import Iterable
 
 from eval.suites.suite import Suite
-from rewards.tasksets.lab import SPLITS, TRAIN_TASKS
+from rewards.tasksets.lab import LADDER_TASKS, SPLITS, TRAIN_TASKS
 
 _SCREEN = (160, 224)
 
@@ -38,6 +40,16 @@ LAB_PERTURBED = Suite(
     train_tasks=(),
     unseen_tasks=_PERTURBED,
     groups=_groups(_PERTURBED),
+    episodes=20,
+    device="lab",
+    screen=_SCREEN,
+)
+LAB_LADDER = Suite(
+    name="lab-ladder",
+    taskset="lab",
+    train_tasks=LADDER_TASKS,
+    unseen_tasks=(),
+    groups=_groups(LADDER_TASKS),
     episodes=20,
     device="lab",
     screen=_SCREEN,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from eval.seeds import UNSEEN
+from eval.results import UNSEEN
 from eval.suites import find_suite
 from guiagent import config as configuration
 from guiagent.cli.train import stages

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from eval.report.seeds import over_seeds_json, print_over_seeds
-from eval.results import EpisodeResult, SuiteResult
-from eval.seeds import TRAINED, over_seeds
+from eval.results import TRAINED, EpisodeResult, SuiteResult
+from eval.seeds import over_seeds
 from eval.suites.suite import Suite
 
 SUITE = Suite(

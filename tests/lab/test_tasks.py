@@ -3,11 +3,13 @@
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 from devices.config import LabConfig
 from devices.drivers import lab
 from guiagent.episode import run_episode
 from guiagent.errors import FaultError, UsageError
+from guiagent.lab.growth import grow
 from guiagent.lab.plan import plan
 from guiagent.lab.state import AppState
 from guiagent.policies import OraclePolicy
@@ -15,7 +17,7 @@ from guiagent.seeds import EVALUATION
 from guiagent.types import ObserveSpec
 from rewards.audit import audit
 from rewards.catalogue import find_taskset, training_names
-from rewards.tasksets.lab import LENGTHS, SPLITS, TRAIN_TASKS, Lab
+from rewards.tasksets.lab import LADDER_TASKS, LENGTHS, SPLITS, TRAIN_TASKS, Lab
 from tests.support.canvas_device import DRIVERS
 
 SEED = EVALUATION.start
@@ -30,6 +32,30 @@ def test_the_shortest_solution_is_as_long_as_the_name_says(name: str) -> None:
     for seed in range(SEED, SEED + 5):
         task = Lab().task(name, seed)
         assert len(plan(AppState(app=task.app), task.goal)) == task.length == int(name.rpartition("-")[2])
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 3))
+def test_each_rung_of_the_ladder_lies_on_the_way_to_the_next(seed: int) -> None:
+    rungs = [Lab().task(name, seed) for name in LADDER_TASKS]
+    assert len({replace(task.app, theme="paper") for task in rungs}) == 1
+    ways = [plan(AppState(app=task.app), task.goal) for task in rungs]
+    assert [len(way) for way in ways] == [task.length for task in rungs] == [2, 4, 6, 8, 10]
+    assert all(longer[: len(way)] == way for way, longer in itertools.pairwise(ways))
+    named = {screen.title for screen in grow(rungs[0].app).screens}
+    assert all(sum(title in task.instruction for title in named) == 1 for task in rungs)
+
+
+@pytest.mark.parametrize("name", LADDER_TASKS)
+async def test_the_rungs_are_sound(name: str) -> None:
+    device = await lab.start(LabConfig())
+    proof = await audit(lambda: Lab().task(name, SEED), device)
+    assert proof.failures == [] and len(proof.mutants) >= 2
+
+
+@pytest.mark.parametrize("name", ["set-4@ladder", "reach-11@ladder"])
+def test_the_ladder_has_no_other_rungs(name: str) -> None:
+    with pytest.raises(UsageError, match="the rungs reach-2@ladder to reach-10@ladder"):
+        Lab().task(name, SEED)
 
 
 @pytest.mark.parametrize("ending", ["", *(f"@{split}" for split in SPLITS), "+perturbed"])

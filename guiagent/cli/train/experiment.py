@@ -230,8 +230,8 @@ async def _measure(
 
 def _rates(result: SuiteResult) -> str:
     trained, unseen = result.pooled(True).scheduled, result.pooled(False).scheduled
-    held_out = f"{trained.rate:.1%} on held-out seeds of the training tasks"
-    return f"success {held_out}, {unseen.rate:.1%} on unseen tasks"
+    held_out = f"success {trained.rate:.1%} on held-out seeds of the training tasks"
+    return held_out + (f", {unseen.rate:.1%} on unseen tasks" if unseen.n else "")
 
 
 def _add_session(run: Path, seconds: float, megabytes: float) -> dict[str, Any]:
