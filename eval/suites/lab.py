@@ -1,6 +1,7 @@
 """Suites on made-to-order apps: graphs of training with held-out seeds, unseen graphs, themes and sizes.
 
-The ladder is of one app, so that its held-out seeds are other words and other colours."""
+The ladder is of one app, so that its held-out seeds are other words and other colours.
+"""
 
 from collections.abc import Iterable
 

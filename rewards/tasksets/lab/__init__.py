@@ -77,7 +77,8 @@ class Lab:
 
 @lru_cache(maxsize=4096)  # the episodes of a group have one task
 def _drawn(kind: Kind, length: int, split: str, perturbed: bool, seed: int) -> Draw:
-    rng, perturbing = random.Random(f"{kind}/{length}/{split}/{seed}"), _PERTURBED if perturbed else {}
+    rng = random.Random(f"{kind}/{length}/{split}/{seed}")
+    perturbing = _PERTURBED if perturbed else {}
     if split == _LADDER:
         app = replace(_LADDER_APP, theme=rng.choice(_THEMES), **perturbing)
         return Draw(app, Goal((Visit(length),)))  # a graph's first screens are the planted chain
