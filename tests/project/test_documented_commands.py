@@ -103,7 +103,7 @@ SHORTER = [
 ]
 LONG = [
     (r"^make demo$|^guiagent (demo --hours|compare|judge again)\b", pytest.mark.drill),
-    (r"^guiagent ((eval --suite|tasks audit) web|eval --suite phone)\b", pytest.mark.drill),
+    (r"^guiagent (eval --suite (web|phone)|tasks audit web)\b", pytest.mark.drill),
     (r"^guiagent propose .*--policy ", pytest.mark.drill),  # which tries what it proposes
     (r"^guiagent train --recipe (zero|rounds|lab|phone-demo|tiny-\w+) ", pytest.mark.drill),
     (r"^cp .*runs/", pytest.mark.drill),  # of what a long one made
