@@ -39,7 +39,7 @@ _UNSEEN_THEMES = ("neon", "brick", "frost")
 _PERTURBED = {"popups": 0.1, "moves": 0.3, "lag": 0.1}
 _HIGHEST = 10  # rung
 _LADDER_APP = AppSpec(graph=3, screens=24, depth=_HIGHEST)  # no rung needs a scroll on the way
-LADDER_TASKS = tuple(f"reach-{length}@{_LADDER}" for length in range(2, _HIGHEST + 1, 2))
+LADDER_TASKS = tuple(f"reach-{length}@{_LADDER}" for length in (1, 2, 3, 4, 6, 8, 10))
 TRAIN_TASKS = tuple(f"{kind}-{length}" for kind in KINDS for length in LENGTHS if length >= _SHORTEST[kind])
 
 
@@ -65,11 +65,11 @@ class Lab:
                 f"@large or @ladder, and +perturbed; kinds: {', '.join(KINDS)}"
             )
         kind, length, split, perturbed = match.groups()
-        shortest, longest = _SHORTEST[kind], max(LENGTHS)
+        shortest, longest = (1, _HIGHEST) if split == _LADDER else (_SHORTEST[kind], max(LENGTHS))
+        if split == _LADDER and kind != "reach":
+            raise UsageError(f"{name}: the rungs of the ladder are reach-1@ladder to reach-{_HIGHEST}@ladder")
         if not shortest <= int(length) <= longest:
             raise UsageError(f"{name}: a {kind!r} task takes {shortest} to {longest} actions")
-        if split == _LADDER and (kind != "reach" or int(length) > _HIGHEST):
-            raise UsageError(f"{name}: the ladder has the rungs reach-2@ladder to reach-{_HIGHEST}@ladder")
         drawn = _drawn(kind, int(length), split or "", bool(perturbed), seed)
         words = instruction(drawn, random.Random(f"words/{seed}"))
         return LabTask(name, seed, drawn.app, drawn.goal, words, int(length), self.oracle)
