@@ -1,5 +1,5 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Everything they need they install, into .venv and, as root, from Debian.
-.PHONY: demo test test-docs test-vm test-doors drill bench gpu check setup clean
+.PHONY: demo test test-slow test-docs test-vm test-doors drill bench gpu check setup clean
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
@@ -9,12 +9,17 @@ demo:  ## train the small policy on browsers and made-to-order apps; the report 
 	@scripts/setup demo
 	$(BIN)/guiagent demo
 
-test: setup check  ## everything but the commands of docs/, virtual machines, the long drills and the benchmarks
+test: setup check  ## everything but slow tests, the commands of docs/, virtual machines, the long drills and the benchmarks
 	@scripts/farm browser desktop phone pool tests || $(MISSING)
 	@scripts/osworld
-	@scripts/qwen
 	@scripts/sites data forum money shop tracker wiki
 	$(BIN)/python -m pytest -n 2 --dist loadfile || $(BIN)/python -m tests.support.again $$?
+
+test-slow: setup  ## kills, several processes, Ray clusters and whole recipes: tests of ten seconds or more
+	@scripts/farm browser desktop phone pool tests || $(MISSING)
+	@scripts/qwen
+	@scripts/sites data forum money shop tracker wiki
+	$(BIN)/python -m pytest -m "slow and not drill and not vllm" -n 2 --dist loadfile || $(BIN)/python -m tests.support.again $$?
 
 test-docs: setup  ## what the pages of docs/ tell a reader to run, page by page; README's commands are in `make test`
 	@scripts/farm browser desktop phone pool tests || $(MISSING)

@@ -40,13 +40,16 @@ _MOST_NAMED = 8
 def require_same(run: Path, config: BaseModel) -> None:
     """Raise UsageError, which names the keys, if `run` was begun with a config of another identity.
 
-    A key that the folder's config lacks, since it is younger, counts as its default.
+    A key that the folder's config lacks, since it is younger, counts as its default. A path below the folder
+    itself, or below that of the recipe whose stage the run is, may be elsewhere than it was: it is where the
+    folder was before it was moved.
     """
     path = run / CONFIG
     if not path.is_file():
         return
     begun = configuration.load(type(config), path, ignoring=OUTSIDE)
-    if changed := configuration.differences(begun, config, ignoring=OUTSIDE):
+    differences = configuration.differences(begun, config, ignoring=OUTSIDE)
+    if changed := [one for one in differences if not _moved(run, one)]:
         raise UsageError(
             f"{run} was begun with another config: {_named(changed)}; go on with its own values, or begin "
             f"another run with these from its weights: --fork-from {run} --run ANOTHER"
@@ -60,6 +63,18 @@ def claim(run: Path, config: BaseModel) -> None:
     """
     require_same(run, config)
     configuration.save(config, run / CONFIG)
+
+
+def _moved(run: Path, changed: configuration.Difference) -> bool:
+    """Whether a key has the same place in a folder that lay elsewhere when the run began."""
+    if not (isinstance(changed.one, str) and isinstance(changed.other, str)):
+        return False
+    home = run.parent if (run.parent / CONFIG).is_file() else run  # a recipe in stages has a config, too
+    now = Path(changed.other).resolve()
+    if not now.is_relative_to(home.resolve()):
+        return False
+    within = now.relative_to(home.resolve()).parts
+    return Path(changed.one).parts[-len(within) :] == within
 
 
 def _named(changed: Sequence[configuration.Difference]) -> str:

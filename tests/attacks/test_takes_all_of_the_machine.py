@@ -30,6 +30,7 @@ async def end_of(device: BrowserDevice) -> str:
     return health.detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [ALLOCATE, OBJECTS], ids=["buffers", "objects"])
 async def test_a_page_ends_before_the_machine_does(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "MEMORY", 512 << 20)

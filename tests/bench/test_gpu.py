@@ -32,6 +32,7 @@ def verdicts(rows: Iterator[Row]) -> dict[str, str]:
     return {name: row.verdict for name, row in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

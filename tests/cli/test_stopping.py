@@ -37,6 +37,7 @@ def _in_the_background(temporary: Path, *words: str) -> "subprocess.Popen[str]":
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 def test_an_audit_that_is_stopped_says_what_it_proved(tmp_path: Path) -> None:
     with _in_the_background(tmp_path, "tasks", "audit", "lab") as audit:
         late = threading.Timer(_SOON_S, audit.kill)

@@ -95,6 +95,7 @@ def test_an_audit_says_how_many_exploits_were_played(capsys: pytest.CaptureFixtu
     assert "exploits" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_webarenas_tasks_are_audited_on_a_site_that_stands_in(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -86,6 +86,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         service.http.close()
 
 
+@pytest.mark.slow
 def test_a_few_requests_of_every_kind_bring_out_no_5xx(service: Service) -> None:
     seen = visit(service, examples=2)
     assert {200, 201, 204, 422} <= set(seen), seen  # it was not only refused

@@ -10,6 +10,8 @@ from tests.drills.crashes import BEFORE, GROUPS, Drill, Point
 from tests.drills.full_disk import small_disk
 from tests.drills.replayed import Outcome, copied, evidence
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def drill(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:

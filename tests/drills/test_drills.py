@@ -16,6 +16,7 @@ def store(request: pytest.FixtureRequest) -> str:
     return "" if request.param == "sqlite" else request.getfixturevalue("database")
 
 
+@pytest.mark.slow
 async def test_no_kill_loses_a_lease_or_lets_an_old_holder_act(tmp_path: Path, store: str) -> None:
     counts = await run.kills(tmp_path, 2, store)
     assert counts.problems == {}

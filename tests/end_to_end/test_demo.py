@@ -28,6 +28,7 @@ def committed(run: Path) -> list[str]:
         return store.ids
 
 
+@pytest.mark.slow
 def test_killed_training_goes_on_and_loses_no_committed_trajectory(tmp_path: Path) -> None:
     run = tmp_path / "run"
     arguments = ["train", "--recipe", "arpo-demo", "--run", str(run), *SMALL]
@@ -58,6 +59,7 @@ def test_killed_training_goes_on_and_loses_no_committed_trajectory(tmp_path: Pat
     assert numbers == list(range(1, steps + 3))
 
 
+@pytest.mark.slow
 def test_killed_browser_is_a_recorded_fault_and_the_run_goes_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
     arguments = ["train", "--recipe", "arpo-demo", "--run", str(run), *SMALL, "--set", "steps=8"]

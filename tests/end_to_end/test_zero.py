@@ -108,6 +108,7 @@ def _all_faulted(entry: Any) -> bool:
     return bool(entry.outcome and entry.outcome.reason == "every trial ended in a fault")
 
 
+@pytest.mark.slow
 def test_the_recipe_measures_trains_and_reports(tmp_path: Path) -> None:
     from training.tiny.judge import SMALL_JUDGE
 

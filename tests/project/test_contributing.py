@@ -95,6 +95,7 @@ def passes(checkout: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
+@pytest.mark.slow
 def test_a_preset_is_a_file_and_a_line(checkout: Path) -> None:
     (checkout / "training/algorithms/ours.py").write_text(PRESET.lstrip())
     entry = "        *(ARPO, TRAJ_RPO, "
@@ -109,6 +110,7 @@ def test_a_preset_is_a_file_and_a_line(checkout: Path) -> None:
     passes(checkout, "tests/training/test_learner.py", "-k", "ours")
 
 
+@pytest.mark.slow
 def test_a_taskset_and_its_suite_are_a_file_and_a_line_each(checkout: Path) -> None:
     (checkout / "rewards/tasksets/ours.py").write_text(TASKSET.lstrip())
     (checkout / "eval/suites/ours.py").write_text(SUITE.lstrip())

@@ -127,6 +127,7 @@ def words_of_scripts() -> set[str]:
     return set(re.findall(r"[a-z0-9][a-z0-9.+-]+", re.sub(r"(?m)^\s*#.*$", "", text)))
 
 
+@pytest.mark.slow
 def test_every_program_comes_with_a_package_that_a_script_installs() -> None:
     places: dict[str, str] = {}
     for package in ("guiagent", "devices", "rewards", "training", "eval", "tests", "examples"):

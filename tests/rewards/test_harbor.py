@@ -253,6 +253,7 @@ async def played(device: desktop.DesktopDevice, task: HarborTask, *actions: Acti
     return episode.score.value
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="module")
 async def test_the_solution_proves_the_test_and_an_agent_is_scored(device: desktop.DesktopDevice) -> None:
     tasks = find_taskset(f"harbor:{TASKS}")

@@ -249,6 +249,7 @@ def terminal(*lines: str) -> Image.Image:
     return image
 
 
+@pytest.mark.slow
 async def test_words_are_read_in_the_sandbox_of_graders(tmp_path: Path) -> None:
     shot = tmp_path / "ls.png"
     terminal("user@host:~$ ls", "Desktop  Documents  Music").save(shot)

@@ -12,7 +12,7 @@ from rewards.tasksets.phone import TEMPLATES, PhoneTasks
 from tests.support.phones import started
 
 BLANK = ObserveSpec(frame="none")
-SEEDS = (1, 1_000_000_000)
+SEEDS = (1, pytest.param(1_000_000_000, marks=pytest.mark.slow))
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

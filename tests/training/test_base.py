@@ -129,6 +129,7 @@ def test_a_base_has_the_words_of_its_tasks_and_learns_to_read_and_to_point(
     assert len(encoder.plain(FINISHED)) < len(Encoder(SMALL_POLICY).plain(FINISHED)) / 2
 
 
+@pytest.mark.slow
 def test_a_base_that_learns_to_copy_still_points(tmp_path: Path, shown: Path) -> None:
     never, copies = tmp_path / "never", tmp_path / "copies"
     without = losses(made(never, shown, 8, 16), never)

@@ -467,6 +467,7 @@ def killed(save: Callable[[int], object]) -> Iterator[int]:
         assert status == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_first_save_killed_anywhere_leaves_none_or_a_whole_one(tmp_path: Path):
     run = Run().train(1)
     found = set()
@@ -476,6 +477,7 @@ def test_a_first_save_killed_anywhere_leaves_none_or_a_whole_one(tmp_path: Path)
     assert found == {None, 1}
 
 
+@pytest.mark.slow
 def test_a_save_killed_anywhere_leaves_the_last_or_the_new_one(root: Path):
     """Each killed save follows on the litter of the one before it."""
     run = Run()

@@ -77,14 +77,8 @@ def source(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("world", "algorithm"),
-    [
-        (3, "arpo"),
-        pytest.param(2, "spa", marks=pytest.mark.drill),
-        pytest.param(3, "dart_paper", marks=pytest.mark.drill),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("world", "algorithm"), [(3, "arpo"), (2, "spa"), (3, "dart_paper")])
 def test_over_gloo_pictures_go_where_they_are_learned_from(
     checkpoint: Path, source: Path, tmp_path: Path, world: int, algorithm: str
 ) -> None:

@@ -92,3 +92,30 @@ def test_every_key_outside_of_the_identity_exists() -> None:
 
 def test_a_folder_without_a_run_is_anybodys(tmp_path: Path) -> None:
     require_same(tmp_path / "nothing", config())
+
+
+def test_a_folder_that_was_moved_is_the_same_run_and_another_policy_is_not(tmp_path: Path) -> None:
+    began, run = tmp_path / "began", tmp_path / "run"
+    began.mkdir()
+    claim(began, config(f"policy={began / 'forked-policy'}"))
+    began.rename(run)
+    require_same(run, config(f"policy={run / 'forked-policy'}"))
+    for other in (run / "checkpoints", tmp_path / "forked-policy", Path("forked-policy")):
+        with pytest.raises(UsageError, match="policy was"):
+            require_same(run, config(f"policy={other}"))
+
+
+def test_a_stage_has_what_is_its_recipes_wherever_that_folder_lies(tmp_path: Path) -> None:
+    def of(recipe: Path) -> SftConfig:
+        return SftConfig(store=recipe / "demonstrations", policy=str(recipe / "base" / "policy"))
+
+    began, recipe = tmp_path / "began", tmp_path / "recipe"
+    (began / "sft").mkdir(parents=True)
+    claim(began / "sft", of(began))
+    began.rename(recipe)
+    with pytest.raises(UsageError, match="store was"):  # a run beside others has nothing of theirs
+        require_same(recipe / "sft", of(recipe))
+    claim(recipe, config())
+    require_same(recipe / "sft", of(recipe))
+    with pytest.raises(UsageError, match="store was"):
+        require_same(recipe / "sft", of(recipe).model_copy(update={"store": tmp_path / "demonstrations"}))

@@ -86,6 +86,7 @@ def tensors(root: Path) -> dict[str, torch.Tensor]:
     return load_file(loaded.model / "model.safetensors") | whole_shards(loaded.path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_two_processes_learn_what_one_does(runs: Runs, algorithm: str) -> None:
     alone, together = runs.alone[algorithm], runs.together[algorithm]
@@ -99,6 +100,7 @@ def test_two_processes_learn_what_one_does(runs: Runs, algorithm: str) -> None:
     assert furthest(before, tensors(runs.folder / "together" / algorithm)) <= 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_checkpoint_of_two_goes_on_in_one_and_the_other_way_round(runs: Runs, algorithm: str) -> None:
     one, two = tensors(runs.folder / "came back" / algorithm), tensors(runs.folder / "went on" / algorithm)
@@ -106,6 +108,7 @@ def test_a_checkpoint_of_two_goes_on_in_one_and_the_other_way_round(runs: Runs, 
     assert furthest(one, tensors(runs.folder / "alone" / algorithm)) > 5e-5  # it did go on
 
 
+@pytest.mark.slow
 def test_whoever_is_left_says_so_in_one_line(runs: Runs) -> None:
     assert "another process of this run was lost" in runs.together["lost"]
     assert "\n" not in runs.together["lost"]

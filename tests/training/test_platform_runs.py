@@ -230,6 +230,7 @@ async def test_a_platform_without_devices_is_lost_and_the_others_go_on_until_it_
     assert "taken out by hand" in platform_section(lines, [])
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.usefixtures("pool")  # if no browser is here, this is skipped
 def test_a_run_that_is_killed_goes_on_with_all_its_platforms(recipe: Path, tmp_path: Path) -> None:

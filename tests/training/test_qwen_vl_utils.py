@@ -11,9 +11,12 @@ from training.engine.vllm import server as vllm_server
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".venv-qwen"
 
-pytestmark = pytest.mark.skipif(
-    not (ENVIRONMENT / "installed").is_file(), reason="qwen-vl-utils is not installed: scripts/qwen"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (ENVIRONMENT / "installed").is_file(), reason="qwen-vl-utils is not installed: scripts/qwen"
+    ),
+]
 needs_vllm = pytest.mark.skipif(
     not (vllm_server.ENVIRONMENT / "installed").is_file(), reason="vLLM is not installed: scripts/vllm"
 )

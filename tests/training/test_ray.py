@@ -156,6 +156,7 @@ async def test_without_ray_there_is_one_line(
         await train_on_ray(config, str(tmp_path), ("http://127.0.0.1:9", ""), print, print, nullcontext)
 
 
+@pytest.mark.slow
 async def test_an_engine_takes_whole_weights_and_comes_back_from_a_kill(
     ray: Any, one_node: None, checkpoint: Path
 ) -> None:

@@ -89,6 +89,7 @@ class Hosts:
         return self.engine.stats
 
 
+@pytest.mark.slow
 async def test_a_turn_sends_one_screenshot_and_one_that_is_cancelled_is_sampled_no_longer(
     cluster: Any, checkpoint: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_an_engine_sees_its_gpus_and_a_trainer_another_one(
     assert len(seen) == 2 and len(trainer) == 1 and seen | trainer == {"0", "1", "2"}
 
 
+@pytest.mark.slow
 def test_a_cluster_with_gpus_that_nothing_is_placed_on_is_warned_of(ray: Any, three_gpus: Path) -> None:
     from training.launch.ray_driver import _unused_gpus
 

@@ -21,6 +21,7 @@ from training.learner.learner import Learner
 _LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
+@pytest.mark.slow
 def test_two_trainers_on_a_cluster_of_its_own_learn_what_one_process_does(
     ray: Any, checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -210,6 +210,7 @@ async def test_the_judge_scores_and_the_check_audits(pool: Endpoint, tmp_path: P
     assert all(kept[t.id] == t.score.value for t in rolled.trajectories if t.score)
 
 
+@pytest.mark.slow
 async def test_the_audit_influences_nothing(pool: Endpoint, tmp_path: Path) -> None:
     """One device, one episode at a time: everything comes in one order, so turning every check round must
     change the audits and nothing else."""

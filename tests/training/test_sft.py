@@ -252,6 +252,7 @@ def test_a_store_that_is_not_the_one_it_began_with_is_refused(checkpoint, store,
             fitted(configured(other, checkpoint, steps=2), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_two_processes_learn_what_one_does(checkpoint, store, tmp_path):
     """Four examples a step and one a step, where a process has none; and each goes on from the other."""
     store.commit([replace(episode(store, f"e{i}", 1 + i % 4), seed=i) for i in range(8)])
@@ -288,6 +289,7 @@ def test_two_processes_learn_what_one_does(checkpoint, store, tmp_path):
         agree(tmp_path / str(batch) / "went on", together)
 
 
+@pytest.mark.slow
 def test_with_a_process_beside_it_this_one_learns_the_same(checkpoint, store, tmp_path):
     store.commit([replace(episode(store, f"e{i}", 1 + i % 4), seed=i) for i in range(8)])
     config = configured(store, checkpoint, steps=2, batch=4, held_out=0.3, validate_every=1)

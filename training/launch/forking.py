@@ -39,7 +39,7 @@ def origin_of(run: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError) as error:
         raise InfrastructureError(f"cannot read {run / ORIGIN} ({error}): restore it from a copy") from error
-    return origin
+    return {**origin, "run": str((run / origin["run"]).resolve())}
 
 
 def _fork(run: Path, source: Path) -> Path:
@@ -66,6 +66,12 @@ def _fork(run: Path, source: Path) -> Path:
         raise InfrastructureError(
             f"cannot copy {loaded.model} to {run}: {error.strerror}; make room or choose another folder"
         ) from error
-    told = {"run": str(source.resolve()), "checkpoint": loaded.path.name, "step": loaded.step}
+    told = {"run": _told(source, run), "checkpoint": loaded.path.name, "step": loaded.step}
     write_file(run / ORIGIN, json.dumps(told, indent=2).encode() + b"\n")
     return policy.resolve()
+
+
+def _told(source: Path, run: Path) -> str:
+    """The place of the run that was forked; from the fork's own for one beside it, so that both may move."""
+    beside = source.resolve().parent == run.resolve().parent
+    return f"../{source.resolve().name}" if beside else str(source.resolve())
