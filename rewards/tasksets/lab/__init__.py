@@ -8,7 +8,7 @@ that the shortest solution takes, 2 to 30, not counting the one that ends the ep
 Splits: training draws from 64 graphs and six themes; "graphs" has unseen graphs, "themes" unseen themes with
 rows of other sizes, and "large" unseen graphs of 150 to 200 screens.
 
-`reach-2@ladder` to `reach-10@ladder` are the rungs of a ladder: one app for all seeds, in which the screen of
+`reach-1@ladder` to `reach-10@ladder` are the rungs of a ladder: one app for all seeds, in which the screen of
 a rung lies on the way to that of the next one. What they teach is how an app is laid out.
 """
 
@@ -65,10 +65,13 @@ class Lab:
                 f"@large or @ladder, and +perturbed; kinds: {', '.join(KINDS)}"
             )
         kind, length, split, perturbed = match.groups()
-        shortest, longest = (1, _HIGHEST) if split == _LADDER else (_SHORTEST[kind], max(LENGTHS))
-        if split == _LADDER and kind != "reach":
-            raise UsageError(f"{name}: the rungs of the ladder are reach-1@ladder to reach-{_HIGHEST}@ladder")
-        if not shortest <= int(length) <= longest:
+        shortest, longest = _SHORTEST[kind], max(LENGTHS)
+        if split == _LADDER:
+            if kind != "reach" or not 1 <= int(length) <= _HIGHEST:
+                raise UsageError(
+                    f"{name}: the ladder has the rungs reach-1@ladder to reach-{_HIGHEST}@ladder"
+                )
+        elif not shortest <= int(length) <= longest:
             raise UsageError(f"{name}: a {kind!r} task takes {shortest} to {longest} actions")
         drawn = _drawn(kind, int(length), split or "", bool(perturbed), seed)
         words = instruction(drawn, random.Random(f"words/{seed}"))
