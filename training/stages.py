@@ -64,6 +64,9 @@ class AdaptConfig(BaseModel, extra="forbid", frozen=True):
     """Few-shot adaptation: fine-tuning on a few demonstrations of tasks that no stage before has seen."""
 
     demonstrations: DemonstrationsConfig
+    rehearsed: Annotated[float, Field(ge=0)] = 0.0
+    """How many of the demonstrations are of the tasks before, to each of the new ones: those that are not
+    shown again are forgotten."""
     sft: SftStage = SftStage()
 
 
@@ -104,9 +107,14 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
 
     def _said(self, name: StageName) -> set[str]:
         """The keys that the recipe says of a stage's training."""
-        stage = getattr(self, name)
-        stage = stage.sft if isinstance(stage, AdaptConfig) else stage
-        return set() if stage is None else stage.model_fields_set
+        stages: dict[StageName, BaseModel | None] = {
+            "sft": self.sft,
+            "single": self.single,
+            "multi": self.multi,
+            "adapt": self.adapt and self.adapt.sft,
+        }
+        stage = stages[name]
+        return stage.model_fields_set if stage else set()
 
     def of_seeds(self) -> "list[StagesConfig]":
         """The configs of the runs of several seeds, from `seed` on: no two roll out the same task seeds."""
@@ -122,16 +130,23 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
 
     def shown_on(self, total: int) -> list[tuple[PlatformConfig, int]]:
         """The platforms of the demonstrations, and how many of `total` episodes or screens each has."""
-        shown = self.demonstrations
-        sole = PlatformConfig(
-            taskset=shown.taskset, tasks=shown.tasks, device=self.device, devices=self.devices
-        )
-        platforms = shown.platforms or (sole,)
+        platforms = self._platforms(self.demonstrations)
         shares = [platform.share for platform in platforms]
         ends = [round(total * sum(shares[: n + 1]) / sum(shares)) for n in range(len(shares))]
         return [
             (platform, end - start) for platform, start, end in zip(platforms, [0, *ends], ends, strict=False)
         ]
+
+    def _platforms(self, shown: DemonstrationsConfig, weight: float = 1.0) -> tuple[PlatformConfig, ...]:
+        """The platforms that demonstrations are shown on, whose shares sum to `weight`."""
+        sole = PlatformConfig(
+            taskset=shown.taskset, tasks=shown.tasks, device=self.device, devices=self.devices
+        )
+        platforms = shown.platforms or (sole,)
+        shares = sum(platform.share for platform in platforms)
+        return tuple(
+            platform.model_copy(update={"share": weight * platform.share / shares}) for platform in platforms
+        )
 
     def fine_tuning(self, run: Path) -> SftConfig:
         """The config of the stage "sft" in the folder `run`."""
@@ -140,13 +155,22 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
     def adaptation(self, policy: str) -> "StagesConfig":
         """The config of the stage "adapt": a recipe of its own, with fine-tuning alone, from `policy` on."""
         assert self.adapt is not None
-        changes = {"demonstrations": self.adapt.demonstrations, "sft": self.adapt.sft}
+        shown, rehearsed = self.adapt.demonstrations, self.adapt.rehearsed
+        if rehearsed:
+            both = self._platforms(shown) + self._platforms(self.demonstrations, rehearsed)
+            shown = shown.model_copy(update={"platforms": both})
+        changes = {"demonstrations": shown, "sft": self.adapt.sft}
         return self.model_copy(update={"stages": ("sft",), "policy": policy, **changes})
 
     def reinforcement(self, name: StageName, policy: str) -> TrainConfig:
-        """The config of a stage of online RL that begins with `policy`."""
+        """The config of a stage of online RL that begins with `policy`.
+
+        A stage that names no tasks learns those that were demonstrated.
+        """
         stage: TrainConfig = getattr(self, name)
-        return self._of(stage, policy=policy, device=self.device)
+        named = stage.model_fields_set & {"tasks", "platforms"}
+        tasks = {} if named else {"tasks": self.demonstrations.tasks}
+        return self._of(stage, policy=policy, device=self.device, **tasks)
 
     def _of(self, stage: _Stage, **more: Any) -> _Stage:
         shared = {"policy": self.policy, "dialect": self.dialect, "max_pixels": self.max_pixels}

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from eval.breakdown import by_group, by_part, by_stop
 from eval.report.page import filled
-from eval.report.table import percent, print_rows, span
+from eval.report.table import percent, print_rows, print_table, span
 from eval.report.viewer import STOPS, shown
 from eval.results import SuiteResult
 from eval.stats import Proportion
@@ -39,7 +39,9 @@ def breakdown_tables(results: Sequence[SuiteResult]) -> list[Table]:
     return tables
 
 
-def print_breakdown(results: Sequence[SuiteResult], console: Console) -> None:
+def print_results(results: Sequence[SuiteResult], console: Console) -> None:
+    """Print the table by task, and after it those of `breakdown_tables`."""
+    print_table(results, console)
     for head, rows in breakdown_tables(results):
         console.out("", highlight=False)
         print_rows(head, rows, console)

@@ -1,6 +1,6 @@
 """Suites by name: frozen task ids and seeds, run by `guiagent eval`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from eval.suites import grounding
 from eval.suites.demo import DEMO_APPS, DEMO_PAGES, DEMO_PHONE, DEMO_ROUNDS
@@ -41,11 +41,16 @@ BY_PATH: dict[str, Callable[[str], Suite]] = {  # by how the name of a suite of 
 }
 
 
-def find_suite(name: str) -> Suite:
-    """Find a suite by its name: of ours, of an installed package, or one of `BY_PATH` and a path.
+def find_suite(name: str, tasks: Sequence[str] = ("*",)) -> Suite:
+    """Find a suite, or the part of it whose tasks match one of the patterns (`Suite.only`), by its name: of
+    ours, of an installed package, or one of `BY_PATH` and a path.
 
-    Raises UsageError if there is none, or a package's is no suite.
+    Raises UsageError if there is none, a package's is no suite, or no task matches a pattern.
     """
+    return _found(name).only(tasks)
+
+
+def _found(name: str) -> Suite:
     kind, colon, _ = name.partition(":")
     if (of_files := BY_PATH.get(kind + colon)) is not None:
         return of_files(name)

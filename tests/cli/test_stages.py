@@ -157,13 +157,13 @@ def test_stages_follow_each_other_and_what_is_done_is_not_done_again(
 
 def test_what_the_phones_recipe_counts_as_unseen_no_stage_sees_before_it_adapts() -> None:
     recipe = configuration.load(StagesConfig, recipe_path("phone-demo"))
-    suite = find_suite(recipe.evaluation.suite).only(recipe.evaluation.tasks)
+    suite = find_suite(recipe.evaluation.suite, recipe.evaluation.tasks)
     regime = suite.groups["regime"]
-    seen = {*recipe.demonstrations.tasks, *recipe.multi.tasks}
+    learned = recipe.reinforcement("multi", recipe.policy).tasks
+    seen = {*recipe.demonstrations.tasks, *learned}
     unseen = {task for task in suite.tasks if regime[task] != "unseen instances"}
     assert len(unseen) == 24 and not seen & unseen
-    assert {*suite.tasks} - unseen == {*recipe.multi.tasks} and len(recipe.multi.tasks) >= 20
-    assert recipe.adapt is not None
-    few, again = recipe.adapt.demonstrations.platforms
-    assert {*few.tasks} == {task for task in unseen if regime[task] == "unseen apps"}
-    assert again.tasks == recipe.multi.tasks
+    assert {*suite.tasks} - unseen == {*learned} and len(learned) >= 20
+    few, again = recipe.adaptation(recipe.policy).shown_on(180)
+    assert {*few[0].tasks} == {task for task in unseen if regime[task] == "unseen apps"}
+    assert again[0].tasks == learned and (few[1], again[1]) == (60, 120)

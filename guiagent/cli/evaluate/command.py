@@ -10,12 +10,11 @@ import xxhash
 
 from eval.breakdown import breakdown_json
 from eval.repetitions import Prices, Repetitions, repetitions_json
-from eval.report.breakdown import breakdown_section, print_breakdown
+from eval.report.breakdown import breakdown_section, print_results
 from eval.report.card import write_card
 from eval.report.changes import changes
 from eval.report.page import RunSummary, write_report, write_summary
 from eval.report.repetitions import print_repetitions, repetitions_section
-from eval.report.table import print_table
 from eval.report.viewer import select
 from eval.results import Comparison, SuiteResult, read_result
 from eval.suites import find_suite
@@ -188,8 +187,7 @@ def evaluate(policy: str, suite: Suite, run: Path, settings: PolicySettings, ask
         raise StoppedError("interrupted; the same command goes on from here") from error
     first, beside = results[0], results[asked.runs :]
     repeated = Repetitions(tuple(results[: asked.runs]))
-    print_table(results, console)
-    print_breakdown(results, console)
+    print_results(results, console)
     if asked.zoom:
         for line in changes(Comparison(after=beside[0], before=first)):
             console.out(f"zoom {asked.zoom:g} on {line}", highlight=False)

@@ -144,7 +144,7 @@ class Trainer:
         """Measure a policy on the recipe's suite; nothing is known if the recipe names none."""
         if (asked := config.evaluation) is None:
             return {"held_out": {}, "unseen": {}, "one_answer": None}
-        suite, settings = find_suite(asked.suite).only(asked.tasks), PolicySettings.of_training(config)
+        suite, settings = find_suite(asked.suite, asked.tasks), PolicySettings.of_training(config)
         evaluator = Evaluator(suite, self.farm.client, config.devices_of(suite.device), settings)
         result = await evaluator.measure(policy, label, out, asked.episodes, line)
         with TrajectoryStore(out / "trajectories", readonly=True) as store:

@@ -208,7 +208,7 @@ def _show_finished(config: TrainConfig, done: "Trained", console: Console) -> No
 def _experiment(config: TrainConfig, run: Path, recipe: str, train: Train) -> Experiment:
     measured = config.evaluation
     assert measured is not None
-    suite = find_suite(measured.suite).only(measured.tasks)
+    suite = find_suite(measured.suite, measured.tasks)
     return Experiment(f"Online RL by the recipe {recipe}", config, run, (suite,), measured.episodes, train)
 
 

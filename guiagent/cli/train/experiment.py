@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 from rich.console import Console
 
-from eval.report.breakdown import breakdown_section, print_breakdown
+from eval.report.breakdown import breakdown_section, print_results
 from eval.report.curve import training_curve
 from eval.report.health import health_section
 from eval.report.page import RunSummary, write_report, write_summary
 from eval.report.platforms import platform_section
-from eval.report.table import print_table
 from eval.report.viewer import frames_of, select
 from eval.results import RESULTS, Comparison, SuiteResult, read_result, result_json, together, write_json
 from eval.suites.suite import Suite, joined
@@ -82,8 +81,7 @@ class Experiment:
         path, work = self.run / _FINISHED, self._work()
         if path.is_file() and _is_same((done := json.loads(path.read_text()))["work"], work):
             found = [read_result(self.run / name, self.suite) for name in done["results"]]
-            print_table(found, console)
-            print_breakdown(found, console)
+            print_results(found, console)
             report = f"this run is finished: {self.run / 'report.html'}"
             console.print(f"{report}; for another one remove {self.run} or name a --run", soft_wrap=True)
             return
@@ -103,8 +101,7 @@ class Experiment:
             **{f"eval/{result.label}": result for result in measured.baselines},
         }
         write_json(path, {"work": work, "results": [f"{folder}/{RESULTS}" for folder in results]})
-        print_table([*results.values()], console)
-        print_breakdown([*results.values()], console)
+        print_results([*results.values()], console)
         console.print(
             f"wall {totals['wall_seconds']:.0f} s  peak memory {totals['peak_memory_mb']:.0f} MB",
             soft_wrap=True,

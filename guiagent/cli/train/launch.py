@@ -53,7 +53,7 @@ def require_possible(config: TrainConfig, *, elsewhere: bool = False) -> None:
     if not elsewhere:
         require_tracker(config.tracker)
     if config.evaluation is not None:
-        suite = find_suite(config.evaluation.suite).only(config.evaluation.tasks)
+        suite = find_suite(config.evaluation.suite, config.evaluation.tasks)
         if not config.devices_of(suite.device):
             raise UsageError(
                 f"the suite {suite.name} needs devices of kind {suite.device}, and no platform has them: "

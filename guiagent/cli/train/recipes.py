@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pydantic import BaseModel
 from rich.console import Console
 
-from eval.report.table import print_table
+from eval.report.breakdown import print_results
 from eval.results import SuiteResult
 from eval.suites import find_suite
 from guiagent import config as configuration
@@ -158,7 +158,7 @@ def _learn_and_measure(config: ExperienceConfig, run: Path, console: Console) ->
         asyncio.run(_learn_experiences(config, run, console, "2/3"))
         learned = library.read(library_file)
         after = asyncio.run(_measure(config, config.evaluation, run, console, "3/3", "after", learned))
-        print_table([before, after], console)
+        print_results([before, after], console)
     console.print(f"the experiences are {library_file}", soft_wrap=True)
 
 
@@ -198,7 +198,7 @@ async def _measure(
     experiences: Experiences | None = None,
 ) -> SuiteResult:
     """Measure the policy on the suite, with the experiences in its prompt or without."""
-    suite, settings = find_suite(evaluation.suite).only(evaluation.tasks), _settings(config, experiences)
+    suite, settings = find_suite(evaluation.suite, evaluation.tasks), _settings(config, experiences)
     folder = run / "eval" / (label if experiences is None else f"{label}-{experiences.digest[:8]}")
     async with own_farm(config.devices, *suite.screen, kind=suite.device) as farm:
         evaluator = Evaluator(suite, farm.client, config.devices, settings)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
-from eval.report.breakdown import print_breakdown
+from eval.report.breakdown import print_results
 from eval.report.seeds import over_seeds_json, print_over_seeds
-from eval.report.table import print_table
 from eval.results import SuiteResult, result_json, write_json
 from eval.seeds import over_seeds
 from eval.suites import find_suite
@@ -74,8 +73,7 @@ def _one_run(config: StagesConfig, run: Path, console: Console) -> list[SuiteRes
         at = f"{number}/{count}"
         reached = _carried_out(config, run, name, console, at)
         found.append(_measured(config, suite, run, name, reached, console, at))
-    print_table(found, console)
-    print_breakdown(found, console)
+    print_results(found, console)
     write_json(run / "stages.json", {result.label: result_json(result) for result in found})
     console.print(f"the policy is {reached.policy}", soft_wrap=True)
     return found
@@ -97,7 +95,7 @@ def _possible(config: StagesConfig, run: Path) -> Suite:
     """Return the suite. Raises what is wrong with the recipe, before anything is started or written."""
     config.require_consistent()
     measured = config.evaluation
-    suite = find_suite(measured.suite).only(measured.tasks)
+    suite = find_suite(measured.suite, measured.tasks)
     suite.seeds(measured.episodes)
     if suite.device != config.device.kind:
         raise UsageError(
