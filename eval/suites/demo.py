@@ -29,6 +29,7 @@ _PAGES = dict.fromkeys(_SHORT, SHORT) | dict.fromkeys(_LONG, LONG)
 _PHONE = dict.fromkeys(
     ("settings-switch", "settings-volume", "shopping-check-off", "notes-delete", "expenses-delete"), LONG
 )
+_PHONE_SCREEN = (240, 320)  # as the demo has it: on larger ones the small policy's replies cannot be read
 _UNSEEN_TEMPLATES = ("settings-two-switches", "shopping-quantity", "contacts-rename", "tasks-complete")
 _APPS = dict.fromkeys(("reach-2", "set-2", "reach-4", "set-4"), LONG)  # with the one that ends the episode
 ACTIONS = "actions, trained on"
@@ -58,4 +59,6 @@ DEMO_PAGES = _grouped(
     replace(MINIWOB, train_tasks=tuple(_PAGES), unseen_tasks=UNSEEN_TASKS), "demo-pages", _PAGES
 )
 DEMO_APPS = _grouped(LAB.only([*_APPS, *(f"{name}@graphs" for name in _APPS)]), "demo-apps", _APPS)
-DEMO_PHONE = _grouped(PHONE_REGIMES.only([*_PHONE, *_UNSEEN_TEMPLATES]), "demo-phone", _PHONE)
+DEMO_PHONE = _grouped(
+    replace(PHONE_REGIMES.only([*_PHONE, *_UNSEEN_TEMPLATES]), screen=_PHONE_SCREEN), "demo-phone", _PHONE
+)

@@ -130,4 +130,5 @@ def test_more_than_half_of_a_demos_tasks_take_three_actions_and_its_recipe_train
     assert all(longest[page] >= 3 for page in long & {*suites[0].train_tasks})
     recipe = configuration.load(TrainConfig, recipe_path(name))
     assert {task for platform in recipe.platforms for task in platform.tasks} == trained
-    assert {platform.device.kind for platform in recipe.platforms} == {suite.device for suite in suites}
+    screens = {one.device.kind: (one.device.width, one.device.height) for one in recipe.platforms}
+    assert screens == {suite.device: suite.screen for suite in suites}

@@ -8,7 +8,7 @@ that the shortest solution takes, 2 to 30, not counting the one that ends the ep
 Splits: training draws from 64 graphs and six themes; "graphs" has unseen graphs, "themes" unseen themes with
 rows of other sizes, and "large" unseen graphs of 150 to 200 screens.
 
-`reach-2@ladder` to `reach-10@ladder` are the rungs of a ladder: one app for all seeds, in which the screen of
+`reach-1@ladder` to `reach-10@ladder` are the rungs of a ladder: one app for all seeds, in which the screen of
 a rung lies on the way to that of the next one. What they teach is how an app is laid out.
 """
 
@@ -39,7 +39,7 @@ _UNSEEN_THEMES = ("neon", "brick", "frost")
 _PERTURBED = {"popups": 0.1, "moves": 0.3, "lag": 0.1}
 _HIGHEST = 10  # rung
 _LADDER_APP = AppSpec(graph=3, screens=24, depth=_HIGHEST)  # no rung needs a scroll on the way
-LADDER_TASKS = tuple(f"reach-{length}@{_LADDER}" for length in range(2, _HIGHEST + 1, 2))
+LADDER_TASKS = tuple(f"reach-{length}@{_LADDER}" for length in (1, 2, 3, 4, 6, 8, 10))
 TRAIN_TASKS = tuple(f"{kind}-{length}" for kind in KINDS for length in LENGTHS if length >= _SHORTEST[kind])
 
 
@@ -66,10 +66,13 @@ class Lab:
             )
         kind, length, split, perturbed = match.groups()
         shortest, longest = _SHORTEST[kind], max(LENGTHS)
-        if not shortest <= int(length) <= longest:
+        if split == _LADDER:
+            if kind != "reach" or not 1 <= int(length) <= _HIGHEST:
+                raise UsageError(
+                    f"{name}: the ladder has the rungs reach-1@ladder to reach-{_HIGHEST}@ladder"
+                )
+        elif not shortest <= int(length) <= longest:
             raise UsageError(f"{name}: a {kind!r} task takes {shortest} to {longest} actions")
-        if split == _LADDER and (kind != "reach" or int(length) > _HIGHEST):
-            raise UsageError(f"{name}: the ladder has the rungs reach-2@ladder to reach-{_HIGHEST}@ladder")
         drawn = _drawn(kind, int(length), split or "", bool(perturbed), seed)
         words = instruction(drawn, random.Random(f"words/{seed}"))
         return LabTask(name, seed, drawn.app, drawn.goal, words, int(length), self.oracle)
