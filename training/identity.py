@@ -70,10 +70,10 @@ def _moved(run: Path, changed: configuration.Difference) -> bool:
     if not (isinstance(changed.one, str) and isinstance(changed.other, str)):
         return False
     home = run.parent if (run.parent / CONFIG).is_file() else run  # a recipe in stages has a config, too
-    now = Path(changed.other).resolve()
-    if not now.is_relative_to(home.resolve()):
+    home, now = home.resolve(), Path(changed.other).resolve()
+    if not now.is_relative_to(home):
         return False
-    within = now.relative_to(home.resolve()).parts
+    within = now.relative_to(home).parts
     return Path(changed.one).parts[-len(within) :] == within
 
 

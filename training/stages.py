@@ -107,13 +107,7 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
 
     def _said(self, name: StageName) -> set[str]:
         """The keys that the recipe says of a stage's training."""
-        stages: dict[StageName, BaseModel | None] = {
-            "sft": self.sft,
-            "single": self.single,
-            "multi": self.multi,
-            "adapt": self.adapt and self.adapt.sft,
-        }
-        stage = stages[name]
+        stage = getattr(self, name) if name != "adapt" else self.adapt and self.adapt.sft
         return stage.model_fields_set if stage else set()
 
     def of_seeds(self) -> "list[StagesConfig]":
@@ -137,16 +131,12 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
             (platform, end - start) for platform, start, end in zip(platforms, [0, *ends], ends, strict=False)
         ]
 
-    def _platforms(self, shown: DemonstrationsConfig, weight: float = 1.0) -> tuple[PlatformConfig, ...]:
-        """The platforms that demonstrations are shown on, whose shares sum to `weight`."""
+    def _platforms(self, shown: DemonstrationsConfig) -> tuple[PlatformConfig, ...]:
+        """The platforms that demonstrations are shown on."""
         sole = PlatformConfig(
             taskset=shown.taskset, tasks=shown.tasks, device=self.device, devices=self.devices
         )
-        platforms = shown.platforms or (sole,)
-        shares = sum(platform.share for platform in platforms)
-        return tuple(
-            platform.model_copy(update={"share": weight * platform.share / shares}) for platform in platforms
-        )
+        return shown.platforms or (sole,)
 
     def fine_tuning(self, run: Path) -> SftConfig:
         """The config of the stage "sft" in the folder `run`."""
@@ -157,8 +147,10 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
         assert self.adapt is not None
         shown, rehearsed = self.adapt.demonstrations, self.adapt.rehearsed
         if rehearsed:
-            both = self._platforms(shown) + self._platforms(self.demonstrations, rehearsed)
-            shown = shown.model_copy(update={"platforms": both})
+            new, before = self._platforms(shown), self._platforms(self.demonstrations)
+            scale = rehearsed * sum(one.share for one in new) / sum(one.share for one in before)
+            again = tuple(one.model_copy(update={"share": scale * one.share}) for one in before)
+            shown = shown.model_copy(update={"platforms": new + again})
         changes = {"demonstrations": shown, "sft": self.adapt.sft}
         return self.model_copy(update={"stages": ("sft",), "policy": policy, **changes})
 

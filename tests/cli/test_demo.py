@@ -102,7 +102,6 @@ def test_a_finished_one_is_only_shown_again(finished: Finished) -> None:
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == written
 
 
-@pytest.mark.slow
 def test_it_goes_on_where_more_is_asked_of_it(finished: Finished, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished[0], run, symlinks=True)
