@@ -14,7 +14,7 @@ from guiagent.cli.evaluate.command import measured
 from guiagent.errors import InfrastructureError, UsageError
 from guiagent.types import Observation
 
-SUITE = find_suite("miniwob-demo").only(["click-test-2"])
+SUITE = find_suite("miniwob-demo", ["click-test-2"])
 BESIDE = ["null", "random", "random-element", "oracle"]
 
 

@@ -24,7 +24,7 @@ def test_a_word_says_kind_image_and_size() -> None:
     assert Place().of(SUITE) is SUITE and Place().words(SUITE, 2) == ["desktop=2@1920x1080"]
     assert Place("desktop").words(SUITE, 2) == ["desktop=2"]
     assert Place("desktop=1@800x600").words(SUITE, 2) == ["desktop=1@800x600"]
-    sites = find_suite("web").only(["data-report", "tracker-resolve"])
+    sites = find_suite("web", ["data-report", "tracker-resolve"])
     assert Place().words(sites, 3) == ["browser=3@1280x800,sites=data+tracker"]
 
 
@@ -53,9 +53,9 @@ def test_what_a_suite_lacks_is_one_line_before_anything_starts(tmp_path: Path) -
     programs = tmp_path / "usr/bin"
     programs.mkdir(parents=True)
     (programs / "xterm").touch()
-    terminal = find_suite("desktop").only(["os-*"])
+    terminal = find_suite("desktop", ["os-*"])
     require_applications(terminal, tmp_path)
-    both = find_suite("desktop").only(["os-*", "gimp-*", "vlc-*"])
+    both = find_suite("desktop", ["os-*", "gimp-*", "vlc-*"])
     with pytest.raises(MissingProgram) as raised:
         require_applications(both, tmp_path)
     lacking = [task for task in both.tasks if task.startswith(("gimp-", "vlc-"))]
