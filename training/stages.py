@@ -91,7 +91,8 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
     evaluation: EvaluationConfig = EvaluationConfig(suite="lab")
 
     def require_consistent(self) -> None:
-        """Raise UsageError for stages out of order, and for what all of them share, said for one."""
+        """Raise UsageError for stages out of order, for what all of them share, said for one, and for a policy
+        that would be measured with a history it was never shown."""
         if list(self.stages) != [name for name in STAGES if name in self.stages]:
             raise UsageError(f"stages: each of them once, in this order: {', '.join(STAGES)}")
         for name in STAGES:
@@ -104,6 +105,21 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
                 raise UsageError(f"the stage {name} learns from its own demonstrations: leave out store")
         if "adapt" in self.stages and self.adapt is None:
             raise UsageError("the stage adapt has nothing to learn from: add [adapt.demonstrations]")
+        for name in ("sft", "adapt"):
+            if name in self.stages:
+                self._require_known_history(name)
+
+    def _require_known_history(self, name: str) -> None:
+        """Raise UsageError if fine-tuning never shows a history such as the policy is measured with."""
+        shown = self.adapt.sft if name == "adapt" and self.adapt else self.sft
+        measured = self.multi.rollout.history
+        sliding = measured.kind == "sliding"
+        if sliding != (shown.history == "sliding") or (sliding and measured.images not in shown.images):
+            raise UsageError(
+                f"the policy is measured with multi.rollout.history, {measured.kind} of {measured.images} "
+                f"screenshots, which {name} never shows ({shown.history} of "
+                f"{', '.join(map(str, shown.images))}): let both say the same"
+            )
 
     def _said(self, name: StageName) -> set[str]:
         """The keys that the recipe says of a stage's training."""

@@ -43,6 +43,8 @@ def config(*overrides: str) -> StagesConfig:
         ('stages=["sft", "adapt"]', "adapt has nothing to learn from: add .adapt.demonstrations."),
         ('adapt={demonstrations={},sft={policy="other"}}', "adapt.policy is shared by all stages"),
         ('adapt={demonstrations={},sft={store="other"}}', "adapt learns from its own demonstrations"),
+        ("multi.rollout.history.kind=full", "measured with .* full of 1 screenshots, which sft never shows"),
+        ("sft.images=[2, 3]", r"sliding of 1 screenshots, which sft never shows \(sliding of 2, 3\)"),
         ("single.env_step=3", "did you mean"),
     ],
 )

@@ -72,6 +72,11 @@ SHORTER = [
         " --set multi.steps=1 --set evaluation.episodes=1",
     ),
     (
+        r"^(guiagent train --recipe lab-scratch .*)$",
+        r"\1 --set demonstrations.episodes=8 --set base.screens=12 --set base.reading=1 --set base.pointing=1"
+        " --set base.batch=4 --set sft.steps=1 --set sft.batch=4 --set evaluation.episodes=1",
+    ),
+    (
         r"^(guiagent train --recipe phone-demo .*)$",
         r"\1 --set demonstrations.episodes=8 --set sft.steps=2 --set multi.steps=1"
         " --set multi.update.flat_groups=keep --set multi.rollout.group_size=2"  # for nothing succeeds
@@ -105,8 +110,8 @@ LONG = [
     (r"^make demo$|^guiagent (demo --hours|compare|judge again)\b", pytest.mark.drill),
     (r"^guiagent (eval --suite (web|phone)|tasks audit web)\b", pytest.mark.drill),
     (r"^guiagent propose .*--policy ", pytest.mark.drill),  # which tries what it proposes
-    (r"^guiagent train --recipe (zero|rounds|lab|phone-demo|tiny-\w+) ", pytest.mark.drill),
-    (r"^cp .*runs/", pytest.mark.drill),  # of what a long one made
+    (r"^guiagent train --recipe (zero|rounds|lab|lab-scratch|phone-demo|tiny-\w+) ", pytest.mark.drill),
+    (r"^(mkdir \S+ && )?cp .*runs/", pytest.mark.drill),  # of what a long one made
     (r"^scripts/sites \w", pytest.mark.drill),  # which downloads the application
     (r"^scripts/vllm|rollout\.vllm", pytest.mark.vllm),
 ]
