@@ -91,8 +91,8 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
     evaluation: EvaluationConfig = EvaluationConfig(suite="lab")
 
     def require_consistent(self) -> None:
-        """Raise UsageError for stages out of order, for what all of them share, said for one, and for a policy
-        that would be measured with a history it was never shown."""
+        """Raise UsageError for a recipe that contradicts itself: stages out of order, what all of them share,
+        said for one, a policy measured with a history that it was never shown."""
         if list(self.stages) != [name for name in STAGES if name in self.stages]:
             raise UsageError(f"stages: each of them once, in this order: {', '.join(STAGES)}")
         for name in STAGES:
