@@ -100,19 +100,18 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
                 raise UsageError(f"{name}.{min(own)} is shared by all stages: say it once, without '{name}.'")
         if self.base is not None and self.policy != "tiny":
             raise UsageError("a base is made in the shape of the small policy: leave out base, or policy")
-        for name in ("sft", "adapt"):
-            if "store" in self._said(name):
-                raise UsageError(f"the stage {name} learns from its own demonstrations: leave out store")
         if "adapt" in self.stages and self.adapt is None:
             raise UsageError("the stage adapt has nothing to learn from: add [adapt.demonstrations]")
         for name in ("sft", "adapt"):
+            if "store" in self._said(name):
+                raise UsageError(f"the stage {name} learns from its own demonstrations: leave out store")
             if name in self.stages:
                 self._require_known_history(name)
 
-    def _require_known_history(self, name: str) -> None:
+    def _require_known_history(self, name: StageName) -> None:
         """Raise UsageError if fine-tuning never shows a history such as the policy is measured with."""
-        shown = self.adapt.sft if name == "adapt" and self.adapt else self.sft
-        measured = self.multi.rollout.history
+        shown, measured = self._stage(name), self.multi.rollout.history
+        assert isinstance(shown, SftStage)
         sliding = measured.kind == "sliding"
         if sliding != (shown.history == "sliding") or (sliding and measured.images not in shown.images):
             raise UsageError(
@@ -123,8 +122,15 @@ class StagesConfig(BaseModel, extra="forbid", frozen=True):
 
     def _said(self, name: StageName) -> set[str]:
         """The keys that the recipe says of a stage's training."""
-        stage = getattr(self, name) if name != "adapt" else self.adapt and self.adapt.sft
+        stage = self._stage(name)
         return stage.model_fields_set if stage else set()
+
+    def _stage(self, name: StageName) -> SftStage | TrainConfig | None:
+        """The training that the recipe says of a stage; None: there is no such stage."""
+        if name == "adapt":
+            return self.adapt.sft if self.adapt else None
+        stage: SftStage | TrainConfig = getattr(self, name)
+        return stage
 
     def of_seeds(self) -> "list[StagesConfig]":
         """The configs of the runs of several seeds, from `seed` on: no two roll out the same task seeds."""

@@ -32,6 +32,8 @@ PRINTED = {"text"}  # languages of what is read and not run
 SAVED = {"toml", "js", "svg", "json", "yaml"}  # of what is saved as the file that its label names
 
 _FEW = "--set rollout.devices=2 --set rollout.group_size=4 --set update.groups=2"
+_ONE_STEP = "--set sft.steps=1 --set sft.batch=4 --set evaluation.episodes=1"
+_BASE = "--set base.reading=1 --set base.pointing=1 --set base.batch=4"
 SHORTER = [
     (r"^make demo$", "guiagent demo --port 0 --episodes 1 --set steps=1 --set rollout.group_size=2"),
     (
@@ -57,13 +59,11 @@ SHORTER = [
     (
         r"^(guiagent train --recipe tiny-platforms .*)$",
         r"\1 --set demonstrations.episodes=24 --set base.screens=24 --set base.copying=1"
-        " --set base.reading=1 --set base.pointing=1 --set base.batch=4 --set sft.steps=1 --set sft.batch=4"
-        " --set evaluation.episodes=1",
+        f" {_BASE} {_ONE_STEP}",
     ),
     (
         r"^(guiagent train --recipe tiny-careless .*)$",
-        r"\1 --set policy=tiny-platforms --set demonstrations.episodes=24 --set sft.steps=1 --set sft.batch=4"
-        " --set evaluation.episodes=1",
+        rf"\1 --set policy=tiny-platforms --set demonstrations.episodes=24 {_ONE_STEP}",
     ),
     (r"^(guiagent demonstrate .*)=200$", r"\1=4 --set devices=1"),
     (
@@ -73,8 +73,7 @@ SHORTER = [
     ),
     (
         r"^(guiagent train --recipe lab-scratch .*)$",
-        r"\1 --set demonstrations.episodes=8 --set base.screens=12 --set base.reading=1 --set base.pointing=1"
-        " --set base.batch=4 --set sft.steps=1 --set sft.batch=4 --set evaluation.episodes=1",
+        rf"\1 --set demonstrations.episodes=8 --set base.screens=12 {_BASE} {_ONE_STEP}",
     ),
     (
         r"^(guiagent train --recipe phone-demo .*)$",
