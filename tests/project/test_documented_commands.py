@@ -338,6 +338,17 @@ def test_it_runs_as_documented(place: Place, case: Documented) -> None:
             )
 
 
+def test_no_two_pages_begin_a_run_of_one_name() -> None:
+    begun: dict[str, dict[str, str]] = {}
+    for page in PAGES:
+        for command in (command for block in blocks(page.read_text()) for command in block.commands):
+            if found := re.match(r"(guiagent (?:train|eval|demonstrate|compare) .*)--run (\S+)", command):
+                begun.setdefault(found[2], {}).setdefault(found[1], page.name)
+    assert len(begun) > 30
+    shared = {run: by for run, by in begun.items() if len(set(by.values())) > 1}
+    assert not shared, "who reads both pages is refused by the second"
+
+
 def test_what_is_saved_is_used_on_its_page() -> None:
     for page in PAGES:
         found = blocks(page.read_text())

@@ -105,10 +105,12 @@ class Programs:
 
         Raises FaultError (code "not_found") if there is nothing left of it.
         """
-        command = ["pkill", f"-{signal}", "-s", str(program.pid)]
-        said = await self._device.exec(command, _CALL_S)
+        gone = FaultError(Fault("task", "not_found", f"there is no process {program.pid} any more"))
+        if program.code is not None:  # pkill still finds what nobody has waited for yet
+            raise gone
+        said = await self._device.exec(["pkill", f"-{signal}", "-s", str(program.pid)], _CALL_S)
         if said.code == 1:
-            raise FaultError(Fault("task", "not_found", f"there is no process {program.pid} any more"))
+            raise gone
         if said.code:
             raise FaultError(Fault("task", "refused", f"pkill: {said.stderr.strip()[-300:]}"))
 
