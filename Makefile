@@ -4,25 +4,27 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 BIN := .venv/bin
+# The kinds of devices that tests play on.
+TESTED := scripts/farm browser desktop phone pool tests
 
 demo:  ## train the small policy on browsers and made-to-order apps; the report is runs/demo/report.html
 	@scripts/setup demo
 	$(BIN)/guiagent demo
 
 test: setup check  ## everything but slow tests, the commands of docs/, virtual machines, the long drills and the benchmarks
-	@scripts/farm browser desktop phone pool tests || $(MISSING)
+	@$(TESTED) || $(MISSING)
 	@scripts/osworld
 	@scripts/sites data forum money shop tracker wiki
 	$(BIN)/python -m pytest -n 2 --dist loadfile || $(BIN)/python -m tests.support.again $$?
 
 test-slow: setup  ## kills, several processes, Ray clusters and whole recipes: tests of ten seconds or more
-	@scripts/farm browser desktop phone pool tests || $(MISSING)
+	@$(TESTED) || $(MISSING)
 	@scripts/qwen
 	@scripts/sites data forum money shop tracker wiki
 	$(BIN)/python -m pytest -m "slow and not drill and not vllm" -n 2 --dist loadfile || $(BIN)/python -m tests.support.again $$?
 
 test-docs: setup  ## what the pages of docs/ tell a reader to run, page by page; README's commands are in `make test`
-	@scripts/farm browser desktop phone pool tests || $(MISSING)
+	@$(TESTED) || $(MISSING)
 	@scripts/sites data forum money shop tracker wiki
 	$(BIN)/python -m pytest -m "docs and not drill and not vllm" -n 2 --dist loadgroup || $(BIN)/python -m tests.support.again $$?
 

@@ -46,6 +46,7 @@ class DemonstrationsConfig(BaseModel, extra="forbid", frozen=True):
 class BaseConfig(BaseModel, extra="forbid", frozen=True):
     """The policy that the stages begin with, made anew and taught to read: see `training/sft/base.py`."""
 
+    hidden: Annotated[int, Field(ge=64, multiple_of=64)] = 128  # width of its language model
     vocabulary: Positive = 768  # tokens that are learned from the demonstrations' words
     screens: Positive = 3000  # of the tasks demonstrated
     reading: Positive = 300  # optimiser steps of reading alone

@@ -41,7 +41,7 @@ from training.inputs.pictures import Picture, pixel_values
 from training.model.forward import score
 from training.model.pretrained import open_model
 from training.tiny.demos import GRID
-from training.tiny.model import Vision, make_model, make_processor, make_tokenizer, save
+from training.tiny.model import Shape, make_model, make_processor, make_tokenizer, save
 
 SIZE = (160, 224)
 LABELS = (*words.SUBJECTS, *words.SWITCHES, *words.FIELDS, *words.FACTS, "Save")
@@ -87,7 +87,7 @@ def covered(box: Box, side: int) -> list[int]:
 class Arm:
     """A fresh model of one shape, with a vocabulary of the lab's words."""
 
-    def __init__(self, shape: Vision, seed: int, folder: Path) -> None:
+    def __init__(self, shape: Shape, seed: int, folder: Path) -> None:
         torch.manual_seed(seed)
         tokenizer = make_tokenizer([f'Point at "{label}".' for label in LABELS])
         save(make_model(tokenizer, shape), make_processor(tokenizer, shape), folder)
@@ -202,16 +202,16 @@ class Arm:
 class Way(NamedTuple):
     """What is fitted: a shape, whether it learns to read first, and whether it then learns to point."""
 
-    shape: Vision
+    shape: Shape
     reading: bool
     pointing: bool
 
 
 WAYS = {
-    "32 px a token, 2 layers: reads, then points": Way(Vision(), reading=True, pointing=True),
-    "32 px a token, 1 layer: reads": Way(Vision(layers=1), reading=True, pointing=False),
-    "16 px a token, 2 layers: reads": Way(Vision(merge=1), reading=True, pointing=False),
-    "32 px a token, 2 layers: points only": Way(Vision(), reading=False, pointing=True),
+    "32 px a token, 2 layers: reads, then points": Way(Shape(), reading=True, pointing=True),
+    "32 px a token, 1 layer: reads": Way(Shape(vision_layers=1), reading=True, pointing=False),
+    "16 px a token, 2 layers: reads": Way(Shape(merge=1), reading=True, pointing=False),
+    "32 px a token, 2 layers: points only": Way(Shape(), reading=False, pointing=True),
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.bench import reading
 from tests.bench.reading import MEASURED, SHOWN, SIZE, Arm, covered, line, screens
-from training.tiny.model import Vision
+from training.tiny.model import Shape
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> Arm:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "_SCREENS", 12)
         patch.setattr(reading, "_HELD_OUT", 12)
-        return Arm(Vision(layers=1), 0, tmp_path_factory.mktemp("arm"))
+        return Arm(Shape(vision_layers=1), 0, tmp_path_factory.mktemp("arm"))
 
 
 def test_words_are_covered_by_the_first_tokens_of_their_row(arm: Arm) -> None:

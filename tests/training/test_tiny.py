@@ -31,7 +31,7 @@ from training.inputs.encoder import Encoder
 from training.inputs.pictures import pixel_values
 from training.model.pretrained import on_accelerator, open_model
 from training.tiny import demos, model, supervised, warm_start
-from training.tiny.model import Vision
+from training.tiny.model import Shape
 
 SPEC = ObserveSpec(frame="png")
 DIALECT = UiTars(32)
@@ -287,18 +287,18 @@ def test_a_fit_that_was_cut_goes_on_bit_by_bit(tmp_path, monkeypatch):
     assert warm_start.fit(tmp_path / "cut", config, stop) == folder  # finished: nothing is left to do
 
 
-@pytest.mark.parametrize("shape", [Vision(8, 2, 1), Vision(16, 1, 3)])
-def test_a_model_of_another_shape_is_an_ordinary_checkpoint(shape: Vision, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", [Shape(8, 2, 1), Shape(16, 1, 3, hidden=64)])
+def test_a_model_of_another_shape_is_an_ordinary_checkpoint(shape: Shape, tmp_path: Path) -> None:
     tokenizer = model.make_tokenizer(['Open "Orders".'])
     model.save(model.make_model(tokenizer, shape), model.make_processor(tokenizer, shape), tmp_path)
     loaded, shown = (
         AutoModelForImageTextToText.from_pretrained(tmp_path),
         Encoder(tmp_path).picture(png(picture(0))),
     )
-    assert len(loaded.model.visual.blocks) == shape.layers
+    assert len(loaded.model.visual.blocks) == shape.vision_layers
     assert shown.tokens == (WIDTH // (shape.patch * shape.merge)) * (HEIGHT // (shape.patch * shape.merge))
     seen = loaded.get_image_features(pixel_values([shown]), torch.tensor([shown.grid]), return_dict=True)
-    assert torch.cat(list(seen.pooler_output)).shape == (shown.tokens, model.HIDDEN)
+    assert torch.cat(list(seen.pooler_output)).shape == (shown.tokens, shape.hidden)
 
 
 def test_numbers_are_tokens_as_far_as_the_screens_go_and_any_text_can_be_encoded() -> None:

@@ -1,4 +1,4 @@
-"""The base of a recipe in stages: the small policy made anew, with the words of its tasks, taught to read.
+"""The base of a recipe in stages: a small policy made anew, with the words of its tasks, taught to read.
 
 The loss of demonstrations alone does not teach a fresh model to read: of the six tokens of a click one
 depends on what is written. So before them it learns two things from any screen whose elements are known, and
@@ -74,7 +74,7 @@ def fit(
     torch.manual_seed(config.seed)
     with tempfile.TemporaryDirectory() as untrained:
         start = Path(untrained)
-        fresh = model.make_model(tokenizer)
+        fresh = model.make_model(tokenizer, model.Shape(hidden=made.hidden))
         attend_to_what_is_alike(fresh)
         model.save(fresh, model.make_processor(tokenizer), start)
         parts = {"reading": made.reading, "pointing": made.pointing, "copying": made.copying}

@@ -29,19 +29,21 @@ from training.model.pretrained import open_model
 
 PATCH, MERGE = 16, 2
 FACTOR = PATCH * MERGE  # the side of one visual token, in pixels
-HIDDEN, LAYERS, VISION_HIDDEN = 128, 4, 96
+LAYERS, VISION_HIDDEN = 4, 96
+_HEAD = 32  # width of an attention head
 _LARGEST_NUMBER = 223  # of the shipped policy, whose pages are 160 x 224 as it sees them
 
 
-class Vision(NamedTuple):
-    """The shape of the vision tower: `merge` times `merge` patches of `patch` pixels a side are one token."""
+class Shape(NamedTuple):
+    """The shape of a small policy: `merge` times `merge` patches of `patch` pixels are one visual token."""
 
     patch: int = PATCH
     merge: int = MERGE
-    layers: int = 2
+    vision_layers: int = 2
+    hidden: int = 128  # width of the language model, a multiple of 64
 
 
-SHIPPED = Vision()
+SHIPPED = Shape()
 
 
 _SPECIAL = (
@@ -102,18 +104,16 @@ def make_tokenizer(
     )
 
 
-def make_model(
-    tokenizer: PreTrainedTokenizerFast, shape: Vision = SHIPPED
-) -> Qwen3VLForConditionalGeneration:
+def make_model(tokenizer: PreTrainedTokenizerFast, shape: Shape = SHIPPED) -> Qwen3VLForConditionalGeneration:
     """A freshly initialised model (seed it with torch.manual_seed) whose vocabulary is the tokenizer's."""
     token: dict[str, int] = tokenizer.get_vocab()
     text = {
-        "hidden_size": HIDDEN,
-        "intermediate_size": 3 * HIDDEN,
+        "hidden_size": shape.hidden,
+        "intermediate_size": 3 * shape.hidden,
         "num_hidden_layers": LAYERS,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 32,
+        "num_attention_heads": shape.hidden // _HEAD,
+        "num_key_value_heads": shape.hidden // _HEAD // 2,
+        "head_dim": _HEAD,
         "vocab_size": len(tokenizer),
         "max_position_embeddings": 2048,
         "rope_parameters": {
@@ -128,11 +128,11 @@ def make_model(
         "pad_token_id": token["<|endoftext|>"],
     }
     vision = {
-        "depth": shape.layers,
+        "depth": shape.vision_layers,
         "hidden_size": VISION_HIDDEN,
         "intermediate_size": 2 * VISION_HIDDEN,
         "num_heads": 4,
-        "out_hidden_size": HIDDEN,
+        "out_hidden_size": shape.hidden,
         "patch_size": shape.patch,
         "spatial_merge_size": shape.merge,
         "temporal_patch_size": 1,
@@ -180,7 +180,7 @@ def _initialise(model: Qwen3VLForConditionalGeneration) -> None:
         table.copy_(0.5 * torch.stack(waves, dim=-1).reshape(table.shape))
 
 
-def make_processor(tokenizer: PreTrainedTokenizerFast, shape: Vision = SHIPPED) -> PaddleOCRVLProcessor:
+def make_processor(tokenizer: PreTrainedTokenizerFast, shape: Shape = SHIPPED) -> PaddleOCRVLProcessor:
     """A processor that makes the same inputs as Qwen-VL's own.
 
     `Qwen3VLProcessor` would also demand a video processor, and with it torchvision; this class of
