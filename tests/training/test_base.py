@@ -3,6 +3,7 @@
 import io
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -97,10 +98,10 @@ def shown(tmp_path: Path) -> Path:
     return tmp_path / "shown"
 
 
-def made(folder: Path, shown: Path, reading: int, pointing: int, copying: int = 0) -> Path:
+def made(folder: Path, shown: Path, reading: int, pointing: int, **more: int) -> Path:
     save(folder / base.SCREENS, screens())
-    steps = BaseConfig(copying=copying, reading=reading, pointing=pointing, batch=4, processes=1)
-    return base.fit(folder, shown, StagesConfig(base=steps), lambda *_: None)
+    config = BaseConfig(reading=reading, pointing=pointing, batch=4, processes=1, **more)
+    return base.fit(folder, shown, StagesConfig(base=config), lambda *_: None)
 
 
 @torch.no_grad()
@@ -127,6 +128,15 @@ def test_a_base_has_the_words_of_its_tasks_and_learns_to_read_and_to_point(
     encoder = Encoder(long / base.POLICY)
     assert [len(encoder.plain(f'"{name}"')) - 2 for name in NAMES] == [1, 1, 1, 2]
     assert len(encoder.plain(FINISHED)) < len(Encoder(SMALL_POLICY).plain(FINISHED)) / 2
+
+
+def test_a_base_has_the_width_that_is_asked_for_and_that_of_the_small_policy_otherwise(
+    tmp_path: Path, shown: Path
+) -> None:
+    narrow: Any = open_model(made(tmp_path / "narrow", shown, 1, 1, hidden=64)).config
+    assert narrow.text_config.hidden_size == 64
+    small: Any = open_model(SMALL_POLICY).config
+    assert BaseConfig().hidden == small.text_config.hidden_size
 
 
 @pytest.mark.slow
