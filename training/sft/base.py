@@ -71,12 +71,13 @@ def fit(
     said |= {_asked(name) for screen in screens for name in pointable(screen)}
     sides = {side for screen in screens for side in (screen.width, screen.height)}
     tokenizer = model.make_tokenizer(sorted(said), made.vocabulary, model.largest_number(sides))
+    shape = model.Shape(hidden=made.hidden)
     torch.manual_seed(config.seed)
     with tempfile.TemporaryDirectory() as untrained:
         start = Path(untrained)
-        fresh = model.make_model(tokenizer, model.Shape(hidden=made.hidden))
+        fresh = model.make_model(tokenizer, shape)
         attend_to_what_is_alike(fresh)
-        model.save(fresh, model.make_processor(tokenizer), start)
+        model.save(fresh, model.make_processor(tokenizer, shape), start)
         parts = {"reading": made.reading, "pointing": made.pointing, "copying": made.copying}
         asked = list[str]()
         for name, steps in parts.items():
